@@ -1,0 +1,150 @@
+// Every operation of the models and the optimizer, one signature each.
+//
+// Tensors are contiguous, row-major, f32 unless said otherwise; shapes are checked (CheckError). Outputs are
+// overwritten unless the comment says "+=". Inputs and outputs must not overlap unless said otherwise. Results do not
+// depend on Context::num_threads nor on the address of any buffer: work is cut into pieces of a fixed size, and each
+// element is summed by one thread in a fixed order.
+//
+// Letters: B rows (sequences) of the micro-batch, T positions of a row, R = B * T token rows, C channels, V vocabulary
+// rows on this rank, H heads on this rank, D channels of a head.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/memory.h"
+#include "runtime/core/tensor.h"
+
+namespace sixfold::kernels {
+
+/// Where kernels run and where their temporaries come from. Passed to every kernel, owned by the trainer.
+struct Context {
+  Memory& memory;       // temporaries, Category::Activations
+  int num_threads = 1;  // OpenMP threads of one kernel
+};
+
+// ---- GEMM ----------------------------------------------------------------------------------------------------------
+
+/// c[M, N] = op(a) op(b), or c += with `accumulate`; op transposes where the flag is set.
+/// Stored shapes: a [M, K] (or [K, M] transposed), b [K, N] (or [N, K] transposed).
+void matmul(Context& context, bool transpose_a, bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& c,
+            bool accumulate);
+
+/// y[R, N] = x[R, K] weight[K, N] + bias[N]; an undefined bias adds nothing. GPT-2 stores weights as [in, out].
+void linear_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+/// dx[R, K] = dy[R, N] weight^T.
+void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx);
+/// dweight[K, N] += x^T dy; dbias[N] += column sums of dy (skipped when undefined).
+void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
+                            const Tensor& dbias);
+
+// ---- LayerNorm -----------------------------------------------------------------------------------------------------
+
+/// y[R, C] = (x - mean) * rstd * gamma[C] + beta[C], with mean[R] and rstd[R] = 1 / sqrt(variance + eps) of each row
+/// written for backward. Source: Ba, Kiros, Hinton, "Layer Normalization", 2016.
+void layernorm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps,
+                       const Tensor& y, const Tensor& mean, const Tensor& rstd);
+/// dx[R, C] += gradient of the input (+= because the residual branch has put its gradient there).
+void layernorm_backward_input(Context& context, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                              const Tensor& mean, const Tensor& rstd, const Tensor& dx);
+/// dgamma[C] += sum over rows of dy * normalised x; dbeta[C] += column sums of dy.
+void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor& x, const Tensor& mean,
+                               const Tensor& rstd, const Tensor& dgamma, const Tensor& dbeta);
+
+// ---- Element-wise --------------------------------------------------------------------------------------------------
+
+/// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's GELU (Hendrycks, Gimpel 2016, section 2). Any shape.
+void gelu_forward(Context& context, const Tensor& x, const Tensor& y);
+/// dx = dy * gelu'(x). dx may be dy.
+void gelu_backward(Context& context, const Tensor& dy, const Tensor& x, const Tensor& dx);
+
+/// dst += src. Any shape.
+void accumulate(Context& context, const Tensor& src, const Tensor& dst);
+
+/// Which token rows a tensor [R, C] holds, in global terms: row b * seq_len + t is position seq_offset + t of the global
+/// sample sample_index[b]; its channel c is the global channel channel_offset + c.
+struct TokenRows {
+  const int64_t* sample_index = nullptr;  // [num_rows]
+  int64_t num_rows = 0;                   // B
+  int64_t seq_len = 0;                    // T on this rank
+  int64_t seq_offset = 0;
+  int64_t channel_offset = 0;
+};
+
+/// A place in the model where values are dropped. A mask bit is a pure function of (seed, step, layer, site, global
+/// sample, position, channel), so it does not depend on how anything is sharded, and backward draws it again.
+struct DropoutSite {
+  float probability = 0;  // 0: nothing is dropped, no random number is drawn
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int layer = 0;
+  int site = 0;
+};
+
+/// y = residual + x * mask / (1 - probability); an undefined residual adds nothing. y may be x or residual. Shape [R, C].
+void dropout_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
+                     const Tensor& residual, const Tensor& y);
+/// dx = dy * mask / (1 - probability). dx may be dy.
+void dropout_backward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& dy,
+                      const Tensor& dx);
+
+// ---- Embedding -----------------------------------------------------------------------------------------------------
+
+/// y[R, C] = weight[token - vocab_begin] where the token's row is one of the V rows of weight[V, C], else 0 (another
+/// rank's part of a vocabulary-parallel embedding holds it). tokens: i32 [R].
+void token_embedding_forward(Context& context, const Tensor& tokens, const Tensor& weight, int64_t vocab_begin,
+                             const Tensor& y);
+/// dweight[token - vocab_begin] += dy of every row with a token held here, rows in order.
+void token_embedding_backward(Context& context, const Tensor& tokens, const Tensor& dy, int64_t vocab_begin,
+                              const Tensor& dweight);
+/// y[R, C] += weight[seq_offset + t] for row b * seq_len + t; weight [max positions, C].
+void position_embedding_forward(Context& context, const TokenRows& rows, const Tensor& weight, const Tensor& y);
+/// dweight[seq_offset + t] += sum over b of dy[b * seq_len + t].
+void position_embedding_backward(Context& context, const TokenRows& rows, const Tensor& dy, const Tensor& dweight);
+
+// ---- Attention -----------------------------------------------------------------------------------------------------
+
+/// Causal self-attention, streaming: no T x T buffer exists. qkv [R, 3 H D] holds q, k, v of all heads one after the
+/// other (each [H D]); out [R, H D]; lse [B, H, T] receives log sum exp of each query's scaled scores, for backward.
+/// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, algorithms 1 and 4.
+void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
+                       const Tensor& lse);
+/// dqkv [R, 3 H D] from dout [R, H D] and what forward saw and wrote.
+void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
+                        int64_t seq_len, int64_t num_heads, const Tensor& dqkv);
+
+// ---- Cross-entropy, in steps between which a vocabulary-parallel group reduces ------------------------------------
+
+/// Targets below 0 are masked: no loss, no gradient, not counted.
+///
+/// 1. row_max[R] = max over this rank's real columns (vocab_begin + column < vocab_size: the rest is padding; -inf where
+///    a rank has none).                                                                    then AllReduce(max)
+void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
+                       const Tensor& row_max);
+/// 2. stats[R, 2]: sum over real columns of exp(logit - row_max), and the target's logit - row_max (0 where another rank
+///    holds the target).                                                                   then AllReduce(sum)
+void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
+                       int64_t vocab_size, const Tensor& row_max, const Tensor& stats);
+/// 3. Returns the sum over valid rows of log(sum exp) - target logit, in double. targets: i32 [R].
+double cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& stats);
+/// 4. logits[R, V] becomes its own gradient, in place: (softmax - one-hot of the target) * scale for valid rows, 0 for
+///    masked rows and padding columns.
+void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
+                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits);
+
+// ---- Optimizer -----------------------------------------------------------------------------------------------------
+
+/// AdamW with decoupled decay (Loshchilov, Hutter 2019, algorithm 2), in place on w, m, v; g is read times
+/// gradient_scale (the clipping factor). `step` counts from 1.
+struct AdamWParams {
+  float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0, gradient_scale = 1;
+  int64_t step = 1;
+};
+void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, const Tensor& w, const Tensor& m,
+                  const Tensor& v);
+/// w -= lr * gradient_scale * g + lr * weight_decay * w.
+void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w);
+
+/// Sum of squares in double; the order of additions depends on numel only.
+double sum_of_squares(Context& context, const Tensor& x);
+
+}  // namespace sixfold::kernels

@@ -1,0 +1,41 @@
+#include "runtime/comm/observe/comm_table.h"
+
+namespace sixfold::comm {
+
+CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend,
+                        int group_size) {
+  CommRow& row = rows_[{tag, primitive, algorithm, backend, group_size}];
+  if (row.calls == 0) {
+    row.tag = tag;
+    row.primitive = primitive;
+    row.algorithm = algorithm;
+    row.backend = backend;
+    row.group_size = group_size;
+  }
+  return row;
+}
+
+std::vector<CommRow> CommTable::rows() const {
+  std::vector<CommRow> rows;
+  for (const auto& [key, row] : rows_) rows.push_back(row);
+  return rows;
+}
+
+uint64_t operation_bytes(Primitive primitive, size_t count, int size, size_t element_bytes) {
+  const bool blocks = primitive == Primitive::AllGather || primitive == Primitive::ReduceScatter ||
+                      primitive == Primitive::AllToAll;
+  return uint64_t{count} * element_bytes * (blocks ? static_cast<uint64_t>(size) : 1);
+}
+
+double busbw_factor(Primitive primitive, int size) {
+  const double n = size;
+  switch (primitive) {
+    case Primitive::AllReduce: return 2 * (n - 1) / n;
+    case Primitive::AllGather:
+    case Primitive::ReduceScatter:
+    case Primitive::AllToAll: return (n - 1) / n;
+    default: return 1;
+  }
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,72 @@
+// Element types, and the two 16-bit floats that C++20 lacks.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/core/error.h"
+
+namespace sixfold {
+
+enum class DType : uint8_t { F32, BF16, F16, I32, I64, U8 };
+inline constexpr DType kAllDTypes[] = {DType::F32, DType::BF16, DType::F16, DType::I32, DType::I64, DType::U8};
+
+size_t dtype_bytes(DType dtype);
+std::string_view dtype_name(DType dtype);
+/// Throws ConfigError with the allowed names when `name` is none of them.
+DType parse_dtype(std::string_view name);
+
+/// bfloat16: the upper half of an f32. Conversion from f32 rounds to nearest, ties to even; NaN stays NaN.
+struct BF16 {
+  uint16_t bits = 0;
+  BF16() = default;
+  explicit BF16(float value) {
+    uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    const uint32_t quiet_nan = (u >> 16) | 0x40u;
+    bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
+  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+/// IEEE binary16. Uses the compiler's _Float16 (SSE2 and up on x86, all of AArch64), which rounds to nearest even.
+struct F16 {
+  uint16_t bits = 0;
+  F16() = default;
+  explicit F16(float value);
+  explicit operator float() const;
+};
+
+#ifdef __FLT16_MAX__
+// __extension__ keeps -Wpedantic quiet about a type that ISO C++20 does not have.
+__extension__ typedef _Float16 NativeFloat16;
+inline F16::F16(float value) : bits(std::bit_cast<uint16_t>(static_cast<NativeFloat16>(value))) {}
+inline F16::operator float() const { return static_cast<float>(std::bit_cast<NativeFloat16>(bits)); }
+#endif
+
+template <typename T>
+struct DTypeOf;
+template <> struct DTypeOf<float> { static constexpr DType value = DType::F32; };
+template <> struct DTypeOf<BF16> { static constexpr DType value = DType::BF16; };
+template <> struct DTypeOf<F16> { static constexpr DType value = DType::F16; };
+template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::I32; };
+template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::I64; };
+template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::U8; };
+
+/// Calls f with a value-initialised element of the C++ type that `dtype` names: dispatch(d, [](auto t) {...}).
+template <typename F>
+decltype(auto) dispatch(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::F32: return f(float{});
+    case DType::BF16: return f(BF16{});
+    case DType::F16: return f(F16{});
+    case DType::I32: return f(int32_t{});
+    case DType::I64: return f(int64_t{});
+    case DType::U8: return f(uint8_t{});
+  }
+  detail::throw_check(__FILE__, __LINE__, "dtype", "", "unknown dtype");
+}
+
+}  // namespace sixfold

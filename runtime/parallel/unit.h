@@ -1,0 +1,84 @@
+// Unit: what strategies, pipelines and the trainer see of a model.
+//
+// A model is a list of units (embedding, each block, head). Strategies decide where parameters and gradients live; a unit
+// only reads `value`, adds to `grad`, and says when a gradient is complete.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "runtime/core/tensor.h"
+#include "runtime/parallel/shard_spec.h"
+
+namespace sixfold::parallel {
+
+/// How the elements of a parameter start: normal(0, std), keyed by (seed, name, global element index); constant where
+/// std == 0.
+struct InitRule {
+  float std = 0;
+  float constant = 0;
+};
+
+/// Owned by its unit. `value` and `grad` are views into flat buffers that a strategy owns; both are undefined before a
+/// strategy has placed them.
+struct Parameter {
+  std::string name;    // Hugging Face's name, e.g. "h.0.attn.c_attn.weight"
+  Shape full_shape;    // before sharding
+  ShardSpec shard;     // how this rank's piece is cut from it
+  InitRule init;
+  bool decay = false;  // weight decay applies (matrices)
+  Tensor value;        // f32, local shape
+  Tensor grad;         // f32, local shape; units add, strategies clear
+
+  Shape local_shape() const { return shard.local_shape(full_shape); }
+};
+
+/// The rows that one forward and backward work on. Owned by the trainer, unchanged until its backward has ended.
+struct MicroBatch {
+  Tensor tokens;                      // i32 [R], R = num_rows * seq_len
+  Tensor targets;                     // i32 [R]; < 0: masked, no loss and no gradient
+  std::vector<int64_t> sample_index;  // [num_rows]: global sample of each row
+  int64_t seq_len = 0;                // positions of a row on this rank
+  int64_t seq_offset = 0;             // position of the first
+  int64_t step = 0;                   // optimizer step, keys dropout
+  bool training = true;               // false: no dropout, nothing is kept for backward
+
+  int64_t num_rows() const { return static_cast<int64_t>(sample_index.size()); }
+  kernels::TokenRows rows() const { return {sample_index.data(), num_rows(), seq_len, seq_offset, 0}; }
+};
+
+/// What a unit's forward keeps for its backward. Belongs to one micro-batch, so several can be in flight; only the unit
+/// knows what the tensors are.
+struct Saved {
+  std::vector<Tensor> tensors;
+};
+
+/// Called once per micro-batch for each parameter, as soon as this micro-batch's gradient has been added to it.
+using GradientReady = std::function<void(Parameter&)>;
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual const std::string& name() const = 0;
+  /// Parameters that belong to this unit, in a fixed order. A tied weight belongs to the unit that uses it first in
+  /// forward (the embedding), so it is complete when that unit's backward ends.
+  virtual std::vector<Parameter*> parameters() = 0;
+
+  /// The output for input x. First unit: x is undefined, tokens come from the micro-batch. Last unit: returns f32 [1],
+  /// the sum of the losses of the valid targets.
+  virtual Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) = 0;
+  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1], what each token's
+  /// loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use dy's storage up.
+  virtual Tensor backward_input(kernels::Context& context, const Tensor& dy, const MicroBatch& batch, Saved& saved) = 0;
+  /// Adds the gradients of the parameters, calling ready(parameter) for each of its own; releases `saved`. Called after
+  /// backward_input of the same micro-batch.
+  virtual void backward_weights(kernels::Context& context, const MicroBatch& batch, Saved& saved,
+                                const GradientReady& ready) = 0;
+};
+
+using UnitList = std::vector<Unit*>;
+
+}  // namespace sixfold::parallel
