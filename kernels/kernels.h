@@ -60,8 +60,8 @@ void gelu_backward(Context& context, const Tensor& dy, const Tensor& x, const Te
 /// dst += src. Any shape.
 void accumulate(Context& context, const Tensor& src, const Tensor& dst);
 
-/// Which token rows a tensor [R, C] holds, in global terms: row b * seq_len + t is position seq_offset + t of the global
-/// sample sample_index[b]; its channel c is the global channel channel_offset + c.
+/// Which token rows a tensor [R, C] holds, in global terms: row b * seq_len + t is position seq_offset + t of the
+/// global sample sample_index[b]; its channel c is the global channel channel_offset + c.
 struct TokenRows {
   const int64_t* sample_index = nullptr;  // [num_rows]
   int64_t num_rows = 0;                   // B
@@ -71,7 +71,9 @@ struct TokenRows {
 };
 
 /// A place in the model where values are dropped. A mask bit is a pure function of (seed, step, layer, site, global
-/// sample, position, channel), so it does not depend on how anything is sharded, and backward draws it again.
+/// sample, position, channel), so it does not depend on how anything is sharded, and backward draws it again: with
+/// key = philox_hash(philox_hash(seed, step), layer << 32 | site), channel c is dropped where uniform_float of word c % 4
+/// of philox(key, {low and high half of sample, position, c / 4}) is below `probability`.
 struct DropoutSite {
   float probability = 0;  // 0: nothing is dropped, no random number is drawn
   uint64_t seed = 0;
@@ -80,7 +82,8 @@ struct DropoutSite {
   int site = 0;
 };
 
-/// y = residual + x * mask / (1 - probability); an undefined residual adds nothing. y may be x or residual. Shape [R, C].
+/// y = residual + x * mask / (1 - probability); an undefined residual adds nothing. y may be x or residual. Shape [R,
+/// C].
 void dropout_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
                      const Tensor& residual, const Tensor& y);
 /// dx = dy * mask / (1 - probability). dx may be dy.
@@ -116,11 +119,13 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
 
 /// Targets below 0 are masked: no loss, no gradient, not counted.
 ///
-/// 1. row_max[R] = max over this rank's real columns (vocab_begin + column < vocab_size: the rest is padding; -inf where
+/// 1. row_max[R] = max over this rank's real columns (vocab_begin + column < vocab_size: the rest is padding; -inf
+/// where
 ///    a rank has none).                                                                    then AllReduce(max)
 void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
                        const Tensor& row_max);
-/// 2. stats[R, 2]: sum over real columns of exp(logit - row_max), and the target's logit - row_max (0 where another rank
+/// 2. stats[R, 2]: sum over real columns of exp(logit - row_max), and the target's logit - row_max (0 where another
+/// rank
 ///    holds the target).                                                                   then AllReduce(sum)
 void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
                        int64_t vocab_size, const Tensor& row_max, const Tensor& stats);

@@ -10,7 +10,8 @@
 namespace sixfold {
 
 enum class ReduceOp : uint8_t { Sum, Avg, Min, Max, Prod };
-inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Min, ReduceOp::Max, ReduceOp::Prod};
+inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Min, ReduceOp::Max,
+                                             ReduceOp::Prod};
 std::string_view reduce_op_name(ReduceOp op);
 /// Throws ConfigError with the allowed names when `name` is none of them.
 ReduceOp parse_reduce_op(std::string_view name);
@@ -33,9 +34,9 @@ bool reduce_supported(DType dtype, ReduceOp op);
 ///   value = value * scale                  where scale != 1 (the last touch of an average)
 ///   dst[i] = value, send[i] = value        each where not null; rounded to nearest even when stored as 16 bits
 ///
-/// `received` and `send` hold `dtype`. `local` and `dst` hold `dtype`, or accum_dtype where the flag says so. `dst` may be
-/// `local` or `received`; other overlaps are not allowed. Pointers need only the alignment of one element.
-/// Min and Max return NaN where either operand is NaN. Sums of integers wrap.
+/// `received` and `send` hold `dtype`. `local` and `dst` hold `dtype`, or accum_dtype where the flag says so. `dst` may
+/// be `local` or `received`; other overlaps are not allowed. Pointers need only the alignment of one element. Min and
+/// Max return NaN where either operand is NaN, and hold -0 for less than +0. Sums of integers wrap.
 struct FusedOperands {
   const void* received = nullptr;
   const void* local = nullptr;

@@ -43,28 +43,54 @@ struct F16 {
 // __extension__ keeps -Wpedantic quiet about a type that ISO C++20 does not have.
 __extension__ typedef _Float16 NativeFloat16;
 inline F16::F16(float value) : bits(std::bit_cast<uint16_t>(static_cast<NativeFloat16>(value))) {}
-inline F16::operator float() const { return static_cast<float>(std::bit_cast<NativeFloat16>(bits)); }
+inline F16::operator float() const {
+  return static_cast<float>(std::bit_cast<NativeFloat16>(bits));
+}
 #endif
 
 template <typename T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::F32; };
-template <> struct DTypeOf<BF16> { static constexpr DType value = DType::BF16; };
-template <> struct DTypeOf<F16> { static constexpr DType value = DType::F16; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::I32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::I64; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::U8; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::F32;
+};
+template <>
+struct DTypeOf<BF16> {
+  static constexpr DType value = DType::BF16;
+};
+template <>
+struct DTypeOf<F16> {
+  static constexpr DType value = DType::F16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::I64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::U8;
+};
 
 /// Calls f with a value-initialised element of the C++ type that `dtype` names: dispatch(d, [](auto t) {...}).
 template <typename F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::F32: return f(float{});
-    case DType::BF16: return f(BF16{});
-    case DType::F16: return f(F16{});
-    case DType::I32: return f(int32_t{});
-    case DType::I64: return f(int64_t{});
-    case DType::U8: return f(uint8_t{});
+    case DType::F32:
+      return f(float{});
+    case DType::BF16:
+      return f(BF16{});
+    case DType::F16:
+      return f(F16{});
+    case DType::I32:
+      return f(int32_t{});
+    case DType::I64:
+      return f(int64_t{});
+    case DType::U8:
+      return f(uint8_t{});
   }
   detail::throw_check(__FILE__, __LINE__, "dtype", "", "unknown dtype");
 }

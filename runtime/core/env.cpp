@@ -26,6 +26,7 @@ Environment read_environment() {
   // Open MPI, then MPICH and Intel MPI (hydra), then PMIx under srun --mpi=pmix.
   environment.launcher_world_size = first_int({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   environment.launcher_rank = first_int({"OMPI_COMM_WORLD_RANK", "PMI_RANK"});
+  environment.launcher_local_size = first_int({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
   if (!environment.launcher_world_size && std::getenv("PMIX_RANK") != nullptr) {
     environment.launcher_world_size = first_int({"SLURM_NTASKS"});
     environment.launcher_rank = first_int({"PMIX_RANK"});
@@ -35,7 +36,8 @@ Environment read_environment() {
   if (threads && *threads > 0) environment.omp_num_threads = threads;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  environment.no_color = (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::strcmp(term, "dumb") == 0);
+  environment.no_color =
+      (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::strcmp(term, "dumb") == 0);
   return environment;
 }
 

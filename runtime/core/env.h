@@ -11,6 +11,8 @@ struct Environment {
   /// Read before MPI is, since a process of `--ranks N` must not call MPI_Init.
   std::optional<int> launcher_world_size;
   std::optional<int> launcher_rank;
+  /// How many of them are on this host, where the launcher says so.
+  std::optional<int> launcher_local_size;
   /// SIXFOLD_LOG: log level, as set_log_level() takes it. Default "info".
   std::string log_level = "info";
   /// OMP_NUM_THREADS, where set to a positive number.

@@ -44,19 +44,19 @@ template <typename A, typename B>
 
 }  // namespace sixfold
 
-#define SIXFOLD_CHECK(condition, hint)                                                  \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::sixfold::detail::throw_check(__FILE__, __LINE__, #condition, "", hint);         \
+#define SIXFOLD_CHECK(condition, hint)                                          \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]]                                              \
+      ::sixfold::detail::throw_check(__FILE__, __LINE__, #condition, "", hint); \
   } while (0)
 
-#define SIXFOLD_CHECK_OP(a, op, b, hint)                                                                      \
-  do {                                                                                                        \
-    const auto& sixfold_check_a = (a);                                                                        \
-    const auto& sixfold_check_b = (b);                                                                        \
-    if (!(sixfold_check_a op sixfold_check_b)) [[unlikely]]                                                   \
-      ::sixfold::detail::throw_check_operands(__FILE__, __LINE__, #a " " #op " " #b, sixfold_check_a,         \
-                                              sixfold_check_b, hint);                                         \
+#define SIXFOLD_CHECK_OP(a, op, b, hint)                                                                               \
+  do {                                                                                                                 \
+    const auto& sixfold_check_a = (a);                                                                                 \
+    const auto& sixfold_check_b = (b);                                                                                 \
+    if (!(sixfold_check_a op sixfold_check_b)) [[unlikely]]                                                            \
+      ::sixfold::detail::throw_check_operands(__FILE__, __LINE__, #a " " #op " " #b, sixfold_check_a, sixfold_check_b, \
+                                              hint);                                                                   \
   } while (0)
 
 #define SIXFOLD_CHECK_EQ(a, b, hint) SIXFOLD_CHECK_OP(a, ==, b, hint)

@@ -1,6 +1,7 @@
 #include "runtime/core/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "runtime/core/error.h"
 
@@ -16,14 +17,26 @@ std::shared_ptr<spdlog::logger> make_logger(const std::string& prefix) {
   return logger;
 }
 thread_local std::shared_ptr<spdlog::logger> thread_logger;
-}  // namespace
 
-spdlog::logger& log() {
+spdlog::logger& logger() {
   if (!thread_logger) thread_logger = make_logger("");
   return *thread_logger;
 }
+}  // namespace
 
-void set_log_rank(int rank) { thread_logger = make_logger("rank " + std::to_string(rank)); }
+void log_info(const std::string& text) {
+  logger().info(text);
+}
+void log_warn(const std::string& text) {
+  logger().warn(text);
+}
+void log_error(const std::string& text) {
+  logger().error(text);
+}
+
+void set_log_rank(int rank) {
+  thread_logger = make_logger("rank " + std::to_string(rank));
+}
 
 void set_log_level(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);
@@ -31,7 +44,7 @@ void set_log_level(const std::string& level) {
     throw ConfigError("log level '" + level + "': allowed are trace, debug, info, warn, error, off");
   }
   spdlog::set_level(parsed);
-  log().set_level(parsed);
+  logger().set_level(parsed);
 }
 
 }  // namespace sixfold

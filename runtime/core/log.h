@@ -1,12 +1,15 @@
-// Log lines of a rank, through spdlog: "[rank 2] text" on stderr, so that stdout stays the program's own.
+// Log lines of a rank, written by spdlog to stderr, so that stdout stays the program's own: "[rank 2] error: text".
+//
+// spdlog stays behind this header: its own is the heaviest of the project to compile.
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include <string>
 
 namespace sixfold {
 
-/// The logger of the calling thread's rank; without a rank prefix until set_log_rank() was called on this thread.
-spdlog::logger& log();
+void log_info(const std::string& text);
+void log_warn(const std::string& text);
+void log_error(const std::string& text);
 
 /// Gives the calling thread's log lines the prefix "[rank N]". Called by each rank's thread once.
 void set_log_rank(int rank);

@@ -21,26 +21,32 @@ size_t block_size(size_t bytes) {
 
 std::string_view category_name(Category category) {
   switch (category) {
-    case Category::Parameters: return "parameters";
-    case Category::Gradients: return "gradients";
-    case Category::Optimizer: return "optimizer";
-    case Category::Activations: return "activations";
-    case Category::Communication: return "communication";
-    case Category::Other: return "other";
+    case Category::Parameters:
+      return "parameters";
+    case Category::Gradients:
+      return "gradients";
+    case Category::Optimizer:
+      return "optimizer";
+    case Category::Activations:
+      return "activations";
+    case Category::Communication:
+      return "communication";
+    case Category::Other:
+      return "other";
   }
   return "unknown";
 }
 
 void* HostAllocator::allocate(size_t bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  void* block = ::operator new(bytes, std::align_val_t{alignment});
+  void* block = ::operator new (bytes, std::align_val_t{alignment});
   // Advice only: without huge pages everything works, with more page faults.
   if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
   return block;
 }
 
 void HostAllocator::deallocate(void* block, size_t bytes) noexcept {
-  ::operator delete(block, std::align_val_t{bytes >= kHugePage ? kHugePage : kAlignment});
+  ::operator delete (block, std::align_val_t{bytes >= kHugePage ? kHugePage : kAlignment});
 }
 
 Memory::Memory(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}

@@ -18,8 +18,8 @@ namespace sixfold {
 
 enum class Category : uint8_t { Parameters, Gradients, Optimizer, Activations, Communication, Other };
 inline constexpr size_t kNumCategories = 6;
-inline constexpr Category kAllCategories[kNumCategories] = {Category::Parameters,  Category::Gradients,
-                                                            Category::Optimizer,   Category::Activations,
+inline constexpr Category kAllCategories[kNumCategories] = {Category::Parameters,    Category::Gradients,
+                                                            Category::Optimizer,     Category::Activations,
                                                             Category::Communication, Category::Other};
 std::string_view category_name(Category category);
 

@@ -37,7 +37,9 @@ inline uint64_t philox_hash(uint64_t seed, uint64_t word) {
 }
 
 /// Uniform in [0, 1), from the upper 24 bits: every value is an f32 exactly.
-inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+inline float uniform_float(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 
 /// Two independent standard normal values from two words (Box-Muller).
 inline std::array<double, 2> normal_pair(uint32_t a, uint32_t b) {

@@ -42,7 +42,9 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Device device) {
   return tensor;
 }
 
-Tensor Tensor::slice(int64_t offset, Shape shape) const { return slice_checked(offset, std::move(shape), false); }
+Tensor Tensor::slice(int64_t offset, Shape shape) const {
+  return slice_checked(offset, std::move(shape), false);
+}
 
 Tensor Tensor::slice_checked(int64_t offset, Shape shape, bool whole) const {
   const int64_t count = sixfold::numel(shape);

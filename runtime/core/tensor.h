@@ -52,7 +52,8 @@ class Tensor {
   /// Typed access; T must match the dtype.
   template <typename T>
   T* data() const {
-    SIXFOLD_CHECK(DTypeOf<T>::value == dtype_, "tensor accessed as another type than " + std::string(dtype_name(dtype_)));
+    SIXFOLD_CHECK(DTypeOf<T>::value == dtype_,
+                  "tensor accessed as another type than " + std::string(dtype_name(dtype_)));
     return static_cast<T*>(data_);
   }
   void zero() const;

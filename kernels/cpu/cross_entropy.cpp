@@ -1,0 +1,87 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/checks.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
+
+namespace sixfold::kernels {
+
+namespace {
+
+/// Columns of this rank that are symbols; the rest pads the vocabulary.
+int64_t num_real_columns(int64_t columns, int64_t vocab_begin, int64_t vocab_size) {
+  return std::clamp<int64_t>(vocab_size - vocab_begin, 0, columns);
+}
+
+}  // namespace
+
+void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
+                       const Tensor& row_max) {
+  const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
+  const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
+  const float* in = logits.data<float>();
+  float* out = checked<float>(row_max, {rows}, "row_max");
+  parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = in + r * columns;
+      out[r] = lane_reduce(
+          real, -std::numeric_limits<float>::infinity(), [=](int64_t c) { return row[c]; },
+          [](float a, float b) { return a < b ? b : a; });
+    }
+  });
+}
+
+void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
+                       int64_t vocab_size, const Tensor& row_max, const Tensor& stats) {
+  const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
+  const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
+  const float* in = logits.data<float>();
+  const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
+  const float* maxima = checked<float>(row_max, {rows}, "row_max");
+  float* out = checked<float>(stats, {rows, 2}, "stats");
+  for (int64_t r = 0; r < rows; ++r) SIXFOLD_CHECK_LT(target[r], vocab_size, "target is not in the vocabulary");
+  parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = in + r * columns;
+      const float m = maxima[r];
+      const int64_t column = target[r] - vocab_begin;
+      out[2 * r] = lane_sum(real, [=](int64_t c) { return exp_f32(row[c] - m); });
+      out[2 * r + 1] = target[r] >= 0 && column >= 0 && column < real ? row[column] - m : 0.0f;
+    }
+  });
+}
+
+double cross_entropy_loss(Context&, const Tensor& targets, const Tensor& stats) {
+  const int64_t rows = checked_dim(stats, 2, 0, "stats");
+  const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
+  const float* in = checked<float>(stats, {rows, 2}, "stats");
+  double loss = 0;
+  for (int64_t r = 0; r < rows; ++r)
+    if (target[r] >= 0) loss += std::log(static_cast<double>(in[2 * r])) - static_cast<double>(in[2 * r + 1]);
+  return loss;
+}
+
+void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
+                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits) {
+  const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
+  const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
+  const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
+  const float* maxima = checked<float>(row_max, {rows}, "row_max");
+  const float* sums = checked<float>(stats, {rows, 2}, "stats");
+  float* inout = logits.data<float>();
+  parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* row = inout + r * columns;
+      const int64_t num_nonzero = target[r] < 0 ? 0 : real;
+      const float m = maxima[r], factor = scale / sums[2 * r];
+      for (int64_t c = 0; c < num_nonzero; ++c) row[c] = exp_f32(row[c] - m) * factor;
+      std::fill(row + num_nonzero, row + columns, 0.0f);
+      const int64_t column = target[r] - vocab_begin;
+      if (column >= 0 && column < num_nonzero) row[column] -= scale;
+    }
+  });
+}
+
+}  // namespace sixfold::kernels

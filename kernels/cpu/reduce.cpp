@@ -1,0 +1,175 @@
+// Fused reduce / copy loops. One template, instantiated for every (dtype, op, operands present); the compiler
+// vectorises the inner loops.
+#include "kernels/reduce.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace sixfold {
+
+std::string_view reduce_op_name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum:
+      return "sum";
+    case ReduceOp::Avg:
+      return "avg";
+    case ReduceOp::Min:
+      return "min";
+    case ReduceOp::Max:
+      return "max";
+    case ReduceOp::Prod:
+      return "prod";
+  }
+  return "unknown";
+}
+
+ReduceOp parse_reduce_op(std::string_view name) {
+  for (ReduceOp op : kAllReduceOps) {
+    if (reduce_op_name(op) == name) return op;
+  }
+  throw ConfigError("reduction '" + std::string(name) + "': allowed are sum, avg, min, max, prod");
+}
+
+}  // namespace sixfold
+
+namespace sixfold::kernels {
+
+namespace {
+
+template <typename T>
+inline constexpr bool kIs16Bit = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+template <typename T>
+using Accum = std::conditional_t<kIs16Bit<T>, float, T>;
+
+// Commutes bit for bit, because ranks that add in the same order may still see their operands swapped: -0 counts as
+// less than +0, and a NaN in either operand gives the one canonical NaN.
+template <ReduceOp op, typename A>
+A extremum(A a, A b) {
+  const A value = (op == ReduceOp::Min ? a < b : a > b) ? a : b;
+  if constexpr (std::is_floating_point_v<A>) {
+    const auto x = std::bit_cast<uint32_t>(a), y = std::bit_cast<uint32_t>(b);
+    const A of_equals = std::bit_cast<A>(op == ReduceOp::Min ? x | y : x & y);
+    const A number = a == b ? of_equals : value;
+    return a != a || b != b ? std::numeric_limits<A>::quiet_NaN() : number;
+  }
+  return value;
+}
+
+template <ReduceOp op, typename A>
+A combine(A a, A b) {
+  if constexpr (op == ReduceOp::Min || op == ReduceOp::Max) {
+    return extremum<op>(a, b);
+  } else if constexpr (std::is_integral_v<A>) {
+    // Unsigned, so that overflow wraps instead of being undefined. 64 bits hold every product modulo 2^bits.
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    return static_cast<A>(op == ReduceOp::Prod ? x * y : x + y);
+  } else {
+    return op == ReduceOp::Prod ? a * b : a + b;
+  }
+}
+
+// Everything that differs between the instances is a template parameter, so that the loop has no branch.
+template <ReduceOp op, typename T, typename Local, typename Dst, bool scaled>
+void loop(const T* received, const Local* local, Dst* dst, T* send, size_t count, float scale) {
+  using A = Accum<T>;
+  const auto value_at = [&](size_t i) {
+    A value = static_cast<A>(local[i]);
+    if (received != nullptr) value = combine<op>(static_cast<A>(received[i]), value);
+    if constexpr (scaled) value *= scale;
+    return value;
+  };
+  // The tests of pointers are outside the loops: each loop is one straight line of vector code. dst may be local or
+  // received, element by element, which does not hinder vectorising (ivdep).
+  if (dst != nullptr && send != nullptr) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; ++i) {
+      const A value = value_at(i);
+      dst[i] = static_cast<Dst>(value);
+      send[i] = static_cast<T>(value);
+    }
+  } else if (dst != nullptr) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; ++i) dst[i] = static_cast<Dst>(value_at(i));
+  } else if (send != nullptr) {
+#pragma GCC ivdep
+    for (size_t i = 0; i < count; ++i) send[i] = static_cast<T>(value_at(i));
+  }
+}
+
+template <ReduceOp op, typename T, typename Local, typename Dst>
+void with_scale(const FusedOperands& o, size_t count, float scale) {
+  // A value that is only received takes the place of `local`: the two are alike when there is no reduction.
+  const auto* received = static_cast<const T*>(o.received);
+  const auto* local = static_cast<const Local*>(o.local);
+  auto* dst = static_cast<Dst*>(o.dst);
+  auto* send = static_cast<T*>(o.send);
+  // Only an average scales, and it is a sum.
+  if constexpr (op == ReduceOp::Sum && std::is_floating_point_v<Accum<T>>) {
+    if (scale != 1.0f) return loop<op, T, Local, Dst, true>(received, local, dst, send, count, scale);
+  }
+  loop<op, T, Local, Dst, false>(received, local, dst, send, count, scale);
+}
+
+template <ReduceOp op, typename T>
+void with_operand_types(FusedOperands o, size_t count, float scale) {
+  using A = Accum<T>;
+  if (o.local == nullptr) {  // see with_scale
+    o.local = o.received;
+    o.received = nullptr;
+    o.local_is_accum = false;
+  }
+  if constexpr (kIs16Bit<T>) {
+    if (o.local_is_accum) {
+      return o.dst_is_accum ? with_scale<op, T, A, A>(o, count, scale) : with_scale<op, T, A, T>(o, count, scale);
+    }
+    if (o.dst_is_accum) return with_scale<op, T, T, A>(o, count, scale);
+  }
+  with_scale<op, T, T, T>(o, count, scale);
+}
+
+// A copy of unchanged elements.
+bool plain_copy(const FusedOperands& o, DType dtype, float scale) {
+  const bool one_source = (o.received == nullptr) != (o.local == nullptr);
+  const bool converts = accum_dtype(dtype) != dtype && (o.local_is_accum || o.dst_is_accum);
+  return one_source && scale == 1.0f && !converts;
+}
+
+}  // namespace
+
+DType accum_dtype(DType dtype) {
+  return dtype == DType::BF16 || dtype == DType::F16 ? DType::F32 : dtype;
+}
+
+bool reduce_supported(DType dtype, ReduceOp op) {
+  return op != ReduceOp::Avg || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
+}
+
+void fused_reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count, float scale) {
+  if (count == 0) return;
+  if (plain_copy(o, dtype, scale)) {
+    const void* source = o.received != nullptr ? o.received : o.local;
+    const size_t bytes = count * dtype_bytes(dtype);
+    if (o.dst != nullptr && o.dst != source) std::memcpy(o.dst, source, bytes);
+    if (o.send != nullptr) std::memcpy(o.send, source, bytes);
+    return;
+  }
+  dispatch(dtype, [&](auto element) {
+    using T = decltype(element);
+    switch (op) {
+      case ReduceOp::Sum:
+      case ReduceOp::Avg:
+        return with_operand_types<ReduceOp::Sum, T>(o, count, scale);
+      case ReduceOp::Min:
+        return with_operand_types<ReduceOp::Min, T>(o, count, scale);
+      case ReduceOp::Max:
+        return with_operand_types<ReduceOp::Max, T>(o, count, scale);
+      case ReduceOp::Prod:
+        return with_operand_types<ReduceOp::Prod, T>(o, count, scale);
+    }
+  });
+}
+
+}  // namespace sixfold::kernels
