@@ -29,8 +29,8 @@ struct ConstBuf {
 
   ConstBuf() = default;
   ConstBuf(const void* data_, size_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
-  ConstBuf(const Buf& buf) : data(buf.data), count(buf.count), dtype(buf.dtype) {}                   // NOLINT
-  ConstBuf(const Tensor& tensor) : ConstBuf(Buf(tensor)) {}                                          // NOLINT
+  ConstBuf(const Buf& buf) : data(buf.data), count(buf.count), dtype(buf.dtype) {}  // NOLINT
+  ConstBuf(const Tensor& tensor) : ConstBuf(Buf(tensor)) {}                         // NOLINT
 };
 
 inline constexpr int kNumLanes = 2;  // point-to-point lanes per peer and direction
@@ -48,9 +48,9 @@ class Work {
  public:
   Work() = default;  // done
   explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
-  /// Blocks until the operation is done on this rank, driving every outstanding operation of the rank meanwhile. Then the
-  /// caller's buffers are free, results may be read, and no peer reads the buffers any more.
-  /// Throws CommError on a mismatch, a deadline or another rank's failure; from then on the World is unusable.
+  /// Blocks until the operation is done on this rank, driving every outstanding operation of the rank meanwhile. Then
+  /// the caller's buffers are free, results may be read, and no peer reads the buffers any more. Throws CommError on a
+  /// mismatch, a deadline or another rank's failure; from then on the World is unusable.
   void wait();
   /// Drives once, does not block. True when done. Throws as wait().
   bool test();
@@ -74,8 +74,8 @@ class GroupBackend;  // group_backend.h
 /// Every rank of the group calls the same collectives in the same order, with the same primitive, count, dtype, op and
 /// root; a difference is a CommError that names both sides. Operations of one communicator start in the order of issue;
 /// those of different communicators are independent. Counts and dtypes are checked at the call (ConfigError), which
-/// returns before the data has moved. Input and output may be the same memory as MPI_IN_PLACE allows (see Call), or must
-/// not overlap.
+/// returns before the data has moved. Input and output may be the same memory as MPI_IN_PLACE allows (see Call), or
+/// must not overlap.
 class Communicator {
  public:
   explicit Communicator(std::unique_ptr<GroupBackend> backend);
@@ -101,8 +101,9 @@ class Communicator {
   /// Block p of in goes to block `rank` of out on rank p; in.count == out.count, a multiple of size.
   Work all_to_all(ConstBuf in, Buf out, const Options& options = {});
 
-  /// Messages between a pair and lane arrive in order, unordered against collectives. Count and dtype of both sides must
-  /// agree (CommError). A send is done when the data has left the buffer, received or not. Sending to oneself is allowed.
+  /// Messages between a pair and lane arrive in order, unordered against collectives. Count and dtype of both sides
+  /// must agree (CommError). A send is done when the data has left the buffer, received or not. Sending to oneself is
+  /// allowed.
   Work send(ConstBuf buf, int to, const Options& options = {});
   Work recv(Buf buf, int from, const Options& options = {});
   /// Sends and receives that start together, so that an exchange cannot deadlock. One Work for all.
@@ -111,8 +112,8 @@ class Communicator {
   /// Returns when every rank of the group has called it.
   void barrier();
 
-  /// Collective: ranks with the same `color` (>= 0) form a new group, ordered by (key, rank). A negative color joins none and
-  /// gets a group of one. Time-out and links are inherited.
+  /// Collective: ranks with the same `color` (>= 0) form a new group, ordered by (key, rank). A negative color joins
+  /// none and gets a group of one. Time-out and links are inherited.
   Communicator split(int color, int key);
 
  private:

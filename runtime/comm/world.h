@@ -1,6 +1,7 @@
 // World: where ranks come from, seen by one rank.
 //
-//   run_world(options, body)   calls body(world) once per rank: in num_ranks threads of this process, or in this process
+//   run_world(options, body)   calls body(world) once per rank: in num_ranks threads of this process, or in this
+//   process
 //                              as one rank of an mpirun
 #pragma once
 
@@ -17,28 +18,30 @@ enum class BackendKind : uint8_t { Own, Mpi };
 
 /// Shape of the host links. Tests make them small, so that few elements reach every path.
 struct LinkOptions {
-  int num_slots = 4;               // per sender, receiver and channel; >= 2
-  size_t slot_bytes = 64 * 1024;   // a multiple of 64
+  int num_slots = 4;              // per sender, receiver and channel; >= 2
+  size_t slot_bytes = 64 * 1024;  // a multiple of 64
 };
 
 struct WorldOptions {
-  int num_ranks = 0;               // >= 1: that many threads of this process; 0: as the launcher says, else one rank
+  int num_ranks = 0;  // >= 1: that many threads of this process; 0: as the launcher says, else one rank
   BackendKind backend = BackendKind::Own;
   Algorithm algorithm = Algorithm::Auto;  // for operations whose Options say Auto
-  bool deterministic = false;      // direct everywhere: an explicit ring or tree is a ConfigError
-  double timeout_s = 120;          // a wait in which nothing moves for so long is a CommError
+  bool deterministic = false;             // direct everywhere: an explicit ring or tree is a ConfigError
+  double timeout_s = 120;                 // a wait in which nothing moves for so long is a CommError
   LinkOptions links;
 };
-
-class ProgressEngine;  // host/progress.h
 
 class World {
  public:
   virtual ~World() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// The group of all ranks. Lives as long as the World.
+  /// The group of all ranks, on the World's backend. Lives as long as the World.
   virtual Communicator& group() = 0;
+  /// Collective: another group of all ranks, on a backend of choice, so that backends can be compared in one run.
+  /// blocking (mpi only): each call returns when it is done, as MPI_Allreduce does. Throws ConfigError for mpi among
+  /// threads. Destroyed before the World.
+  virtual Communicator open_group(BackendKind backend, bool blocking) = 0;
   virtual Memory& memory() = 0;
   virtual CommTable& comm_table() = 0;
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
@@ -53,11 +56,14 @@ int planned_world_size(const WorldOptions& options);
 /// This process's rank under a launcher, 0 otherwise: who prints a configuration error.
 int planned_world_rank(const WorldOptions& options);
 
+/// Throws ConfigError for what run_world would refuse, without starting anything.
+void check_world_options(const WorldOptions& options);
+
 /// Runs `body` on every rank and returns when all are done. Options are checked first (ConfigError).
 ///
 /// Threads: when one rank throws, the others' waits throw CommError; the first exception is rethrown here.
-/// MPI: an exception of this rank is logged, the other ranks are told, and after a grace period (so that they can say what
-/// they were doing) the job is ended with exit code 1.
+/// MPI: an exception of this rank is logged, the other ranks are told, and after a grace period (so that they can say
+/// what they were doing) the job is ended with exit code 1.
 void run_world(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace sixfold::comm

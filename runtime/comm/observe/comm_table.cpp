@@ -4,8 +4,9 @@ namespace sixfold::comm {
 
 CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend,
                         int group_size) {
-  CommRow& row = rows_[{tag, primitive, algorithm, backend, group_size}];
-  if (row.calls == 0) {
+  const auto [found, made] = rows_.try_emplace({tag, primitive, algorithm, backend, group_size});
+  CommRow& row = found->second;
+  if (made) {
     row.tag = tag;
     row.primitive = primitive;
     row.algorithm = algorithm;
@@ -17,24 +18,37 @@ CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm a
 
 std::vector<CommRow> CommTable::rows() const {
   std::vector<CommRow> rows;
-  for (const auto& [key, row] : rows_) rows.push_back(row);
+  for (const auto& [key, row] : rows_) {
+    if (row.calls > 0) rows.push_back(row);
+  }
   return rows;
 }
 
+void CommTable::reset() {
+  for (auto& [key, row] : rows_) {
+    row.calls = 0;
+    row.bytes = row.sent_bytes = 0;
+    row.predicted_sent_bytes = row.seconds = row.exposed_seconds = 0;
+  }
+}
+
 uint64_t operation_bytes(Primitive primitive, size_t count, int size, size_t element_bytes) {
-  const bool blocks = primitive == Primitive::AllGather || primitive == Primitive::ReduceScatter ||
-                      primitive == Primitive::AllToAll;
+  const bool blocks =
+      primitive == Primitive::AllGather || primitive == Primitive::ReduceScatter || primitive == Primitive::AllToAll;
   return uint64_t{count} * element_bytes * (blocks ? static_cast<uint64_t>(size) : 1);
 }
 
 double busbw_factor(Primitive primitive, int size) {
   const double n = size;
   switch (primitive) {
-    case Primitive::AllReduce: return 2 * (n - 1) / n;
+    case Primitive::AllReduce:
+      return 2 * (n - 1) / n;
     case Primitive::AllGather:
     case Primitive::ReduceScatter:
-    case Primitive::AllToAll: return (n - 1) / n;
-    default: return 1;
+    case Primitive::AllToAll:
+      return (n - 1) / n;
+    default:
+      return 1;
   }
 }
 

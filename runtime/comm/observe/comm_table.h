@@ -17,22 +17,27 @@ struct CommRow {
   std::string tag;
   Primitive primitive = Primitive::AllReduce;
   Algorithm algorithm = Algorithm::Auto;
-  std::string backend;        // "own" or "mpi"
+  std::string backend;  // "own" or "mpi"
   int group_size = 1;
   int64_t calls = 0;
-  uint64_t bytes = 0;         // size of the operation as nccl-tests counts it: the full buffer (see busbw_factor)
-  uint64_t sent_bytes = 0;    // counted in the links of this rank; 0 for the mpi backend, which cannot tell
+  uint64_t bytes = 0;               // size of the operation as nccl-tests counts it: the full buffer (see busbw_factor)
+  uint64_t sent_bytes = 0;          // counted in the links of this rank; 0 for the mpi backend, which cannot tell
   double predicted_sent_bytes = 0;  // from the formulas of observe/predict.h
-  double seconds = 0;         // start to end, operations that run side by side counted each
-  double exposed_seconds = 0;  // in which this rank's thread was inside the communication layer for it: issue, poll, wait
+  double seconds = 0;               // start to end, operations that run side by side counted each
+  double exposed_seconds =
+      0;  // in which this rank's thread was inside the communication layer for it: issue, poll, wait
 };
 
 /// Written by the communicators of one rank, on that rank's thread.
 class CommTable {
  public:
-  CommRow& row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend, int group_size);
-  std::vector<CommRow> rows() const;  // ordered by tag
-  void reset() { rows_.clear(); }
+  /// The row, made at first use; it stays where it is as long as the table lives.
+  CommRow& row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend,
+               int group_size);
+  /// Rows with calls since the last reset, ordered by tag.
+  std::vector<CommRow> rows() const;
+  /// Sets all counts to zero.
+  void reset();
 
  private:
   std::map<std::tuple<std::string, Primitive, Algorithm, std::string, int>, CommRow> rows_;

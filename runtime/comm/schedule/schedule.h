@@ -1,8 +1,8 @@
 // A collective is a schedule: the list of steps that one rank carries out.
 //
 // Builders (pure functions, one file an algorithm) write it; the host executor runs it, verify() proves it, and the
-// simulator prices it. No algorithm knows a transport, and no transport knows an algorithm. The parts of a Step are those
-// of NCCL's fused primitives (recv, send, copy, reduce and their combinations), left out where not needed.
+// simulator prices it. No algorithm knows a transport, and no transport knows an algorithm. The parts of a Step are
+// those of NCCL's fused primitives (recv, send, copy, reduce and their combinations), left out where not needed.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,17 @@
 
 namespace sixfold::comm {
 
-enum class Primitive : uint8_t { Broadcast, Reduce, AllReduce, AllGather, ReduceScatter, AllToAll, Send, Recv, Barrier };
+enum class Primitive : uint8_t {
+  Broadcast,
+  Reduce,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Send,
+  Recv,
+  Barrier
+};
 /// The six that strategies are composed of.
 inline constexpr Primitive kCollectives[] = {Primitive::Broadcast, Primitive::Reduce,        Primitive::AllReduce,
                                              Primitive::AllGather, Primitive::ReduceScatter, Primitive::AllToAll};
@@ -38,6 +48,7 @@ struct Slice {
   size_t count = 0;
   bool used = false;
 
+  bool operator==(const Slice&) const = default;
   static Slice of(Buffer buffer, size_t offset, size_t count) { return {buffer, offset, count, true}; }
 };
 
@@ -51,19 +62,19 @@ inline constexpr int kNoStep = -1;
 struct Step {
   int recv_peer = kNoPeer;
   int send_peer = kNoPeer;
-  Slice src;             // local operand
-  Slice dst;             // local result
-  bool reduce = false;   // op(received, src); op(dst, src) where nothing is received
-  bool finish = false;   // last touch of these elements: scale them (average), once per element
-  int channel = 0;       // steps of one channel run in order, channels side by side
-  int after = kNoStep;   // index of a step of another channel whose same slice must be done first
+  Slice src = {};       // local operand
+  Slice dst = {};       // local result
+  bool reduce = false;  // op(received, src); op(dst, src) where nothing is received
+  bool finish = false;  // last touch of these elements: scale them (average), once per element
+  int channel = 0;      // steps of one channel run in order, channels side by side
+  int after = kNoStep;  // index of a step of another channel whose same slice must be done first
 
   size_t count() const { return src.used ? src.count : dst.count; }
 };
 
 struct Schedule {
-  std::vector<Step> steps;  // in order within each channel
-  int num_channels = 1;     // channels 0 .. num_channels - 1
+  std::vector<Step> steps;   // in order within each channel
+  int num_channels = 1;      // channels 0 .. num_channels - 1
   size_t scratch_count = 0;  // elements of Scratch that one pass needs
   size_t accum_count = 0;    // elements of Accum that one pass needs
 };
@@ -77,7 +88,7 @@ struct Call {
   Primitive primitive = Primitive::AllReduce;
   int rank = 0;
   int size = 1;
-  int root = 0;            // Broadcast, Reduce
+  int root = 0;  // Broadcast, Reduce
   size_t count = 0;
   size_t pass_offset = 0;
   size_t pass_count = 0;
@@ -87,7 +98,7 @@ struct Call {
 };
 
 /// Writes the steps of one pass. Any size >= 1, any count including 0. With size 1 the result copies (and finishes)
-/// Input to Output, or is empty in place for primitives that do not reduce.
+/// Input to Output, or is empty in place: the sum, and the average, of one is itself.
 using Builder = Schedule (*)(const Call& call);
 
 /// nullptr where the algorithm does not exist for the primitive.
@@ -95,8 +106,15 @@ Builder find_builder(Primitive primitive, Algorithm algorithm);
 /// Algorithms that exist for the primitive, in the order of kAlgorithms.
 std::vector<Algorithm> algorithms_of(Primitive primitive);
 
-/// The largest pass_count with which no step moves more than `step_capacity` elements.
-size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity);
+/// Whether AllReduce `direct` on `count` elements in all sends everything to everyone, which takes half as many rounds,
+/// rather than reduces in parts and gathers them, which sends less. Never asked of a pass: all passes are alike.
+bool is_one_shot(size_t count, int size);
+/// One shot up to this many elements over all ranks' buffers: 4096 each for two ranks, 1024 each for eight.
+inline constexpr size_t kOneShotCount = 8192;
+
+/// The largest pass_count with which no step moves more than `step_capacity` elements. `count` as in Call; with 0, good
+/// for every count.
+size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity, size_t count = 0);
 
 /// Elements [begin, end) of part `index` when `count` elements are cut into `parts` nearly equal parts: every part has
 /// ceil or floor of count / parts elements, the larger ones first.
@@ -106,10 +124,12 @@ struct Range {
 };
 Range part_of(size_t count, int parts, int index);
 
-/// Elements that Input and Output of rank `rank` must hold. Reduce: Output only on the root. Broadcast: Input is read on
-/// the root only.
+/// Elements that Input and Output of rank `rank` must hold. Reduce: Output only on the root. Broadcast: Input is read
+/// on the root only.
 size_t input_count(Primitive primitive, size_t count, int size);
 size_t output_count(Primitive primitive, size_t count, int size);
+/// Reduce, AllReduce, ReduceScatter: the results are reduced and finished.
+bool reduces(Primitive primitive);
 
 /// One line per step: "ch0  recv 3, reduce Input[0,16), send 1". For --explain and for error texts.
 std::string to_string(const Step& step);

@@ -1,0 +1,178 @@
+#include "runtime/comm/communicator.h"
+
+#include "runtime/comm/group_backend.h"
+#include "runtime/comm/host/progress.h"
+
+namespace sixfold::comm {
+
+namespace {
+
+[[noreturn]] void refuse(Primitive primitive, const Options& options, const std::string& problem) {
+  throw ConfigError(std::string(primitive_name(primitive)) + " (" + options.tag + "): " + problem);
+}
+
+void check_pointer(Primitive primitive, const Options& options, const void* data, size_t count, const char* which) {
+  if (count > 0 && data == nullptr)
+    refuse(primitive, options, std::string(which) + " is null with count " + std::to_string(count));
+}
+
+void check_rank(Primitive primitive, const Options& options, int rank, int size, const char* which) {
+  if (rank >= 0 && rank < size) return;
+  refuse(primitive, options,
+         std::string(which) + " " + std::to_string(rank) + ": allowed are 0 to " + std::to_string(size - 1));
+}
+
+void check_counts(Primitive primitive, const Options& options, size_t actual, size_t wanted, const char* which) {
+  if (actual == wanted) return;
+  refuse(primitive, options,
+         std::string(which) + " has " + std::to_string(actual) + " elements, needed are " + std::to_string(wanted));
+}
+
+void check_reduction(Primitive primitive, const Options& options, DType dtype, ReduceOp op) {
+  if (kernels::reduce_supported(dtype, op)) return;
+  refuse(primitive, options,
+         std::string(reduce_op_name(op)) + " of " + std::string(dtype_name(dtype)) +
+             " is not supported: allowed are sum, min, max, prod, and avg of f32, bf16, f16");
+}
+
+const void* offset(const void* data, size_t elements, DType dtype) {
+  return data == nullptr ? nullptr : static_cast<const std::byte*>(data) + elements * dtype_bytes(dtype);
+}
+
+Collective collective(Primitive primitive, ConstBuf in, Buf out, size_t count, const Options& options) {
+  if (in.dtype != out.dtype) {
+    refuse(primitive, options,
+           "input is " + std::string(dtype_name(in.dtype)) + ", output " + std::string(dtype_name(out.dtype)));
+  }
+  check_pointer(primitive, options, in.data, in.count, "input");
+  check_pointer(primitive, options, out.data, out.count, "output");
+  Collective c;
+  c.primitive = primitive;
+  c.in = in.data;
+  c.out = out.data;
+  c.count = count;
+  c.dtype = in.dtype;
+  c.in_place = in.data == out.data;
+  c.algorithm = options.algorithm;
+  c.tag = options.tag;
+  return c;
+}
+
+}  // namespace
+
+void Work::wait() {
+  if (state_) state_->engine().wait(*state_);
+}
+
+bool Work::test() {
+  if (!state_ || state_->done()) return true;
+  state_->engine().poll_exposed();
+  return state_->done();
+}
+
+Communicator::Communicator(std::unique_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+int Communicator::rank() const {
+  return backend_->rank();
+}
+int Communicator::size() const {
+  return backend_->size();
+}
+int Communicator::world_rank(int r) const {
+  return backend_->world_rank(r);
+}
+
+Work Communicator::broadcast(Buf buf, int root, const Options& options) {
+  check_rank(Primitive::Broadcast, options, root, size(), "root");
+  Collective c = collective(Primitive::Broadcast, buf, buf, buf.count, options);
+  c.root = root;
+  return Work(backend_->start(c));
+}
+
+Work Communicator::reduce(ConstBuf in, Buf out, ReduceOp op, int root, const Options& options) {
+  check_rank(Primitive::Reduce, options, root, size(), "root");
+  check_reduction(Primitive::Reduce, options, in.dtype, op);
+  if (rank() == root) {
+    check_counts(Primitive::Reduce, options, out.count, in.count, "output");
+  } else {
+    out = {nullptr, 0, in.dtype};
+  }
+  Collective c = collective(Primitive::Reduce, in, out, in.count, options);
+  c.op = op;
+  c.root = root;
+  return Work(backend_->start(c));
+}
+
+Work Communicator::all_reduce(ConstBuf in, Buf out, ReduceOp op, const Options& options) {
+  check_reduction(Primitive::AllReduce, options, in.dtype, op);
+  check_counts(Primitive::AllReduce, options, out.count, in.count, "output");
+  Collective c = collective(Primitive::AllReduce, in, out, in.count, options);
+  c.op = op;
+  return Work(backend_->start(c));
+}
+
+Work Communicator::all_gather(ConstBuf in, Buf out, const Options& options) {
+  const size_t n = static_cast<size_t>(size());
+  check_counts(Primitive::AllGather, options, out.count, n * in.count, "output");
+  Collective c = collective(Primitive::AllGather, in, out, in.count, options);
+  c.in_place = in.data == offset(out.data, static_cast<size_t>(rank()) * in.count, out.dtype);
+  return Work(backend_->start(c));
+}
+
+Work Communicator::reduce_scatter(ConstBuf in, Buf out, ReduceOp op, const Options& options) {
+  const size_t n = static_cast<size_t>(size());
+  check_reduction(Primitive::ReduceScatter, options, in.dtype, op);
+  check_counts(Primitive::ReduceScatter, options, in.count, n * out.count, "input");
+  Collective c = collective(Primitive::ReduceScatter, in, out, out.count, options);
+  c.op = op;
+  c.in_place = out.data == offset(in.data, static_cast<size_t>(rank()) * out.count, in.dtype);
+  return Work(backend_->start(c));
+}
+
+Work Communicator::all_to_all(ConstBuf in, Buf out, const Options& options) {
+  const size_t n = static_cast<size_t>(size());
+  check_counts(Primitive::AllToAll, options, out.count, in.count, "output");
+  if (in.count % n != 0) {
+    refuse(Primitive::AllToAll, options,
+           "input has " + std::to_string(in.count) + " elements, needed is a multiple of " + std::to_string(n));
+  }
+  return Work(backend_->start(collective(Primitive::AllToAll, in, out, in.count / n, options)));
+}
+
+Work Communicator::send(ConstBuf buf, int to, const Options& options) {
+  // Buf is one type for both directions; a send never writes to it.
+  const P2p transfer{P2p::Kind::Send, Buf(const_cast<void*>(buf.data), buf.count, buf.dtype), to, options};
+  return batch({&transfer, 1});
+}
+
+Work Communicator::recv(Buf buf, int from, const Options& options) {
+  const P2p transfer{P2p::Kind::Recv, buf, from, options};
+  return batch({&transfer, 1});
+}
+
+Work Communicator::batch(std::span<const P2p> transfers) {
+  for (const P2p& transfer : transfers) {
+    const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
+    check_rank(primitive, transfer.options, transfer.peer, size(), "peer");
+    check_rank(primitive, transfer.options, transfer.options.lane, kNumLanes, "lane");
+    check_pointer(primitive, transfer.options, transfer.buf.data, transfer.buf.count, "buffer");
+  }
+  if (transfers.empty()) return Work();
+  return Work(backend_->transfer(transfers));
+}
+
+void Communicator::barrier() {
+  uint8_t token = 0;
+  Options options;
+  options.tag = "barrier";
+  all_reduce({&token, 1, DType::U8}, {&token, 1, DType::U8}, ReduceOp::Max, options).wait();
+}
+
+Communicator Communicator::split(int color, int key) {
+  return Communicator(backend_->split(color, key));
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,31 @@
+// AbortState: how one rank's failure stops all. Lives in memory that every rank of the World can read.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+
+namespace sixfold::comm {
+
+/// All zero at the start. The first failure wins; its text is readable once state is 2.
+struct AbortState {
+  std::atomic<int> state;  // 0: none, 1: being written, 2: set
+  int rank;
+  char text[2040];
+
+  bool is_set() const { return state.load(std::memory_order_acquire) == 2; }
+
+  void set(int world_rank, const std::string& reason) {
+    int none = 0;
+    if (!state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return;
+    rank = world_rank;
+    const size_t length = std::min(reason.size(), sizeof(text) - 1);
+    std::memcpy(text, reason.data(), length);
+    text[length] = '\0';
+    state.store(2, std::memory_order_release);
+  }
+};
+static_assert(std::atomic<int>::is_always_lock_free, "shared between processes");
+
+}  // namespace sixfold::comm

@@ -1,0 +1,79 @@
+// The host executor: runs the schedule of one collective for one rank, slice by slice, without ever blocking.
+//
+// A step is cut into slices of at most one slot, so the next hop starts before the step has ended. Each channel has a
+// cursor of its own that goes from step to step and from pass to pass; channels meet only where a step names another in
+// `after`, and then slice by slice.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/host/group_links.h"
+
+namespace sixfold::comm {
+
+using ScheduleSource = std::function<Schedule(const Call&)>;
+
+/// The memory that a schedule works on.
+struct ExecutionBuffers {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::vector<std::byte>* scratch = nullptr;  // grown to what a pass needs; owned by the group, reused by the next run
+  std::vector<std::byte>* accum = nullptr;
+};
+
+/// Throws CommError; owned by the group, which knows how to tell the other ranks.
+using Fail = std::function<void(const std::string& reason)>;
+
+class ScheduleRun {
+ public:
+  /// `call` without pass fields. max_pass_count as the function of that name gives it for this algorithm and slot size.
+  /// Messages carry `sequence` and `signature`; one that carries others, or another size, calls `fail`.
+  ScheduleRun(GroupLinks& links, const Call& call, ScheduleSource source, size_t max_pass_count, uint64_t sequence,
+              const Signature& signature, const ExecutionBuffers& buffers, Fail fail);
+
+  /// Moves every slice that can move; true when any did.
+  bool advance();
+  bool done() const { return done_; }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+
+ private:
+  struct Pass {
+    Schedule schedule;
+    std::vector<size_t> slices_done;  // per step
+  };
+  struct Cursor {
+    size_t pass = 0, step = 0, slice = 0;
+    bool done = false;
+  };
+
+  size_t num_passes() const;
+  Pass& pass(size_t index);
+  void retire_passes();
+  /// Puts the cursor on the next step of its channel with slices left; false when the channel has none.
+  bool settle(int channel, Cursor& cursor);
+  bool advance_slice(int channel, Cursor& cursor);
+  void move(const Step& step, size_t offset, size_t count);
+  void check_arrived(int peer, const SlotHeader& header, size_t bytes) const;
+  std::byte* address(const Slice& slice, size_t offset) const;
+
+  GroupLinks& links_;
+  Call call_;
+  ScheduleSource source_;
+  size_t max_pass_count_;
+  uint64_t sequence_;
+  Signature signature_;
+  std::array<uint64_t, 2> signature_words_;
+  ExecutionBuffers buffers_;
+  Fail fail_;
+  size_t element_bytes_, accum_bytes_, slice_elements_;
+  std::deque<Pass> passes_;  // those that some channel has not left yet
+  size_t first_pass_ = 0;
+  std::vector<Cursor> cursors_;  // per channel
+  uint64_t sent_bytes_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace sixfold::comm

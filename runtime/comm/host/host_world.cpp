@@ -1,0 +1,31 @@
+#include "runtime/comm/host/host_world.h"
+
+#include <numeric>
+
+namespace sixfold::comm {
+
+HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
+    : options_(options),
+      parts_(parts),
+      engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
+      context_{engine_, memory_, *parts.regions, options.links, options.algorithm, options.deterministic} {}
+
+Communicator& HostWorld::group() {
+  if (!group_) group_ = std::make_unique<Communicator>(open_group(options_.backend, false));
+  return *group_;
+}
+
+Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
+  if (backend == BackendKind::Mpi) return Communicator(open_mpi_group(blocking));
+  std::vector<int> members(static_cast<size_t>(size()));
+  std::iota(members.begin(), members.end(), 0);
+  const std::string key = "world" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
+  ++num_groups_;
+  return Communicator(std::make_unique<OwnGroup>(context_, key, std::move(members), rank()));
+}
+
+std::unique_ptr<GroupBackend> HostWorld::open_mpi_group(bool) {
+  throw ConfigError("--comm mpi: needs ranks started by mpirun, these are " + parts_.kind + " (allowed: own)");
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,55 @@
+// HostWorld: one rank of a World, whatever started it. Threads and processes differ only in how memory is shared.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/comm/host/own_group.h"
+#include "runtime/comm/world.h"
+
+namespace sixfold::comm {
+
+/// What differs between worlds. References outlive the HostWorld.
+struct HostWorldParts {
+  int rank = 0;
+  int size = 1;
+  std::string kind;  // "threads", "mpi"
+  AbortState* abort = nullptr;
+  RegionProvider* regions = nullptr;
+  bool oversubscribed = false;  // more ranks than cores on this host
+};
+
+class HostWorld : public World {
+ public:
+  HostWorld(const WorldOptions& options, const HostWorldParts& parts);
+
+  int rank() const override { return parts_.rank; }
+  int size() const override { return parts_.size; }
+  Communicator& group() override;
+  Communicator open_group(BackendKind backend, bool blocking) override;
+  Memory& memory() override { return memory_; }
+  CommTable& comm_table() override { return table_; }
+  void progress() override { engine_.poll_exposed(); }
+  std::string kind() const override { return parts_.kind; }
+
+ protected:
+  ProgressEngine& engine() { return engine_; }
+  virtual std::unique_ptr<GroupBackend> open_mpi_group(bool blocking);
+
+ private:
+  WorldOptions options_;
+  HostWorldParts parts_;
+  Memory memory_;
+  CommTable table_;
+  ProgressEngine engine_;
+  HostContext context_;
+  int num_groups_ = 0;
+  std::unique_ptr<Communicator> group_;  // last: it goes first
+};
+
+/// Ranks as threads of this process (host/thread_world.cpp).
+void run_threads(const WorldOptions& options, const std::function<void(World&)>& body);
+/// This process as one rank of an MPI job (mpi/mpi_world.cpp).
+void run_mpi(const WorldOptions& options, const std::function<void(World&)>& body);
+
+}  // namespace sixfold::comm

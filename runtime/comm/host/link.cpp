@@ -1,0 +1,41 @@
+#include "runtime/comm/host/link.h"
+
+#include <sys/mman.h>
+
+namespace sixfold::comm {
+
+namespace {
+constexpr size_t kPage = 4096;
+// Links begin on page boundaries, so that populating one touches no other.
+size_t round_up_to_page(size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+size_t control_bytes(int num_slots) {
+  return 2 * sizeof(LinkMemory::Counter) + static_cast<size_t>(num_slots) * sizeof(SlotHeader);
+}
+}  // namespace
+
+size_t LinkMemory::bytes(int num_slots, size_t slot_bytes) {
+  return round_up_to_page(control_bytes(num_slots) + static_cast<size_t>(num_slots) * slot_bytes);
+}
+
+LinkMemory LinkMemory::at(void* memory, int num_slots, size_t slot_bytes) {
+  auto* base = static_cast<std::byte*>(memory);
+  LinkMemory link;
+  link.tail = reinterpret_cast<Counter*>(base);
+  link.head = link.tail + 1;
+  link.headers = reinterpret_cast<SlotHeader*>(link.head + 1);
+  link.slots = base + control_bytes(num_slots);
+  link.num_slots = static_cast<uint64_t>(num_slots);
+  link.slot_bytes = slot_bytes;
+  return link;
+}
+
+void LinkMemory::populate() const {
+#ifdef MADV_POPULATE_WRITE
+  // Linux 5.14; elsewhere the first slots are slower, which is all that a failure here means.
+  madvise(tail, bytes(static_cast<int>(num_slots), slot_bytes), MADV_POPULATE_WRITE);
+#endif
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,87 @@
+// Links: bounded FIFOs of slots, one per (sender, receiver, channel), in memory that both ranks see. The same layout
+// serves threads (anonymous pages) and processes (a shared memory file).
+//
+//   sender    waits for a free slot, writes it, raises tail      (release)
+//   receiver  waits for tail, reads the slot, raises head        (release)
+//
+// tail and head only grow. Each lies on a cache line of its own, and each side keeps a copy of the other's counter, so
+// a slot costs one cache line transfer in each direction beside the data.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace sixfold::comm {
+
+/// What precedes a slot's bytes: of which operation they are, as the sender sees it.
+struct alignas(64) SlotHeader {
+  uint64_t sequence;
+  uint64_t signature[2];
+  uint64_t bytes;
+};
+
+/// Position of one link in memory. The counters start at zero.
+struct LinkMemory {
+  struct alignas(64) Counter {
+    std::atomic<uint64_t> value;
+  };
+  Counter* tail = nullptr;  // slots filled, written by the sender
+  Counter* head = nullptr;  // slots emptied, written by the receiver
+  SlotHeader* headers = nullptr;
+  std::byte* slots = nullptr;
+  uint64_t num_slots = 0;
+  size_t slot_bytes = 0;
+
+  static size_t bytes(int num_slots, size_t slot_bytes);
+  static LinkMemory at(void* memory, int num_slots, size_t slot_bytes);
+  /// Touches the pages ahead of use: a page fault costs more than the slot. Both sides pay it, once.
+  void populate() const;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between processes");
+
+class SendEnd {
+ public:
+  explicit SendEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// True when a slot is free.
+  bool ready() {
+    if (tail_ - head_seen_ < memory_.num_slots) return true;
+    head_seen_ = memory_.head->value.load(std::memory_order_acquire);
+    return tail_ - head_seen_ < memory_.num_slots;
+  }
+  /// The free slot and its header; only after ready().
+  std::byte* slot() { return memory_.slots + (tail_ % memory_.num_slots) * memory_.slot_bytes; }
+  SlotHeader& header() { return memory_.headers[tail_ % memory_.num_slots]; }
+  /// Hands the slot over. Counts header().bytes as sent.
+  void commit() {
+    sent_bytes_ += header().bytes;
+    memory_.tail->value.store(++tail_, std::memory_order_release);
+  }
+  uint64_t sent_bytes() const { return sent_bytes_; }
+
+ private:
+  LinkMemory memory_;
+  uint64_t tail_ = 0, head_seen_ = 0;
+  uint64_t sent_bytes_ = 0;
+};
+
+class RecvEnd {
+ public:
+  explicit RecvEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// True when a slot has arrived.
+  bool ready() {
+    if (head_ < tail_seen_) return true;
+    tail_seen_ = memory_.tail->value.load(std::memory_order_acquire);
+    return head_ < tail_seen_;
+  }
+  const std::byte* slot() const { return memory_.slots + (head_ % memory_.num_slots) * memory_.slot_bytes; }
+  const SlotHeader& header() const { return memory_.headers[head_ % memory_.num_slots]; }
+  /// Gives the slot back.
+  void release() { memory_.head->value.store(++head_, std::memory_order_release); }
+
+ private:
+  LinkMemory memory_;
+  uint64_t head_ = 0, tail_seen_ = 0;
+};
+
+}  // namespace sixfold::comm

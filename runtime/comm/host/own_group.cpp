@@ -1,0 +1,275 @@
+#include "runtime/comm/host/own_group.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "runtime/comm/host/p2p_run.h"
+#include "runtime/comm/observe/predict.h"
+#include "runtime/comm/schedule/select.h"
+#include "runtime/core/log.h"
+
+namespace sixfold::comm {
+
+/// A collective under way: the run, and its line in the communication table.
+class CollectiveWork final : public WorkState {
+ public:
+  CollectiveWork(OwnGroup& group, CommRow& row, std::string description)
+      : WorkState(group.context().engine, row), group_(group), description_(std::move(description)) {}
+
+  void set_run(std::unique_ptr<ScheduleRun> run) { run_ = std::move(run); }
+  bool done() const override { return done_; }
+  std::string describe() const override { return description_; }
+  std::string diagnose() const override { return group_.diagnose(); }
+
+  bool advance() {
+    if (start_ == 0) start_ = seconds_now();
+    const bool moved = run_->advance();
+    if (!run_->done()) return moved;
+    row().seconds += seconds_now() - start_;
+    row().sent_bytes += run_->sent_bytes();
+    run_.reset();
+    done_ = true;
+    return true;
+  }
+
+ private:
+  OwnGroup& group_;
+  std::string description_;
+  std::unique_ptr<ScheduleRun> run_;
+  double start_ = 0;
+  bool done_ = false;
+};
+
+/// Sends and receives that were issued together.
+class TransferWork final : public WorkState {
+ public:
+  TransferWork(OwnGroup& group, CommRow& row, std::string description, size_t num_parts)
+      : WorkState(group.context().engine, row), description_(std::move(description)), num_left_(num_parts) {}
+
+  bool done() const override { return num_left_ == 0; }
+  std::string describe() const override { return description_; }
+  std::string diagnose() const override { return "the peer has not matched it"; }
+  void part_done() { --num_left_; }
+
+ private:
+  std::string description_;
+  size_t num_left_;
+};
+
+/// Messages of one peer, direction and lane, in order; only the front one moves.
+struct OwnGroup::LaneQueue {
+  struct Entry {
+    P2pRun run;
+    std::shared_ptr<TransferWork> work;
+    CommRow* row;
+    double start;
+  };
+  uint64_t next_sequence = 0;
+  std::deque<Entry> entries;
+};
+
+namespace {
+std::shared_ptr<SharedRegion> open_region(HostContext& context, const std::string& key,
+                                          const std::vector<int>& members) {
+  const size_t bytes = GroupLinks::region_bytes(static_cast<int>(members.size()), context.links);
+  return members.size() == 1 ? SharedRegion::anonymous(bytes) : context.regions.open(key, bytes, members);
+}
+}  // namespace
+
+OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank)
+    : context_(context),
+      key_(std::move(key)),
+      members_(std::move(members)),
+      links_(open_region(context, key_, members_), rank, static_cast<int>(members_.size()), context.links,
+             context.memory) {
+  context_.engine.add(*this);
+}
+
+OwnGroup::~OwnGroup() {
+  try {
+    while (WorkState* work = outstanding()) {
+      if (context_.engine.abort().is_set()) break;
+      context_.engine.wait(*work);
+    }
+  } catch (const CommError& error) {
+    log_error("while closing group " + key_ + ": " + error.what());
+  }
+  context_.engine.remove(*this);
+}
+
+Algorithm OwnGroup::choose(const Collective& c) const {
+  const size_t bytes = operation_bytes(c.primitive, c.count, size(), dtype_bytes(c.dtype));
+  const Algorithm automatic = select(c.primitive, bytes, size(), context_.deterministic);
+  if (context_.deterministic) return automatic;
+  if (c.algorithm != Algorithm::Auto) return c.algorithm;
+  // The World's default names one algorithm for all primitives; those that it does not exist for keep the automatic
+  // one.
+  const bool usable = context_.algorithm != Algorithm::Auto && find_builder(c.primitive, context_.algorithm) != nullptr;
+  return usable ? context_.algorithm : automatic;
+}
+
+std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
+  context_.engine.check_abort();
+  const Algorithm algorithm = choose(c);
+  const Builder builder = find_builder(c.primitive, algorithm);
+  if (builder == nullptr) {
+    throw ConfigError("algorithm '" + std::string(algorithm_name(algorithm)) + "' does not exist for " +
+                      std::string(primitive_name(c.primitive)));
+  }
+  const uint64_t sequence = next_sequence_++;
+  const Signature signature{c.primitive, c.dtype, c.op, algorithm, c.root, c.count};
+  links_.signatures(rank()).publish(sequence, signature);
+
+  const size_t element_bytes = dtype_bytes(c.dtype);
+  CommRow& row = context_.engine.table().row(c.tag, c.primitive, algorithm, "own", size());
+  ++row.calls;
+  row.bytes += operation_bytes(c.primitive, c.count, size(), element_bytes);
+  row.predicted_sent_bytes += predicted_sent_elements(c.primitive, algorithm, rank(), size(), c.root, c.count) *
+                              static_cast<double>(element_bytes);
+
+  const std::string what =
+      std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + c.tag + ") of group " + key_;
+  auto work = std::make_shared<CollectiveWork>(*this, row, what);
+  Call call;
+  call.primitive = c.primitive;
+  call.rank = rank();
+  call.size = size();
+  call.root = c.root;
+  call.count = c.count;
+  call.in_place = c.in_place;
+  const size_t step_capacity =
+      static_cast<size_t>(context_.links.num_slots - 1) * (context_.links.slot_bytes / element_bytes);
+  work->set_run(std::make_unique<ScheduleRun>(links_, call, builder,
+                                              max_pass_count(c.primitive, algorithm, size(), step_capacity, c.count),
+                                              sequence, signature, ExecutionBuffers{c.in, c.out, &scratch_, &accum_},
+                                              [this, what](const std::string& reason) { fail(what, reason); }));
+  collectives_.push_back(work);
+  const double start = seconds_now();
+  poll();
+  row.exposed_seconds += seconds_now() - start;
+  return work;
+}
+
+OwnGroup::LaneQueue& OwnGroup::lane(const P2p& transfer) {
+  return lanes_[{transfer.kind, transfer.peer, transfer.options.lane}];
+}
+
+std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
+  context_.engine.check_abort();
+  std::shared_ptr<TransferWork> work;
+  for (const P2p& transfer : transfers) {
+    const bool sends = transfer.kind == P2p::Kind::Send;
+    LaneQueue& queue = lane(transfer);
+    const uint64_t sequence = queue.next_sequence++;
+    const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
+    CommRow& row = context_.engine.table().row(transfer.options.tag, sends ? Primitive::Send : Primitive::Recv,
+                                               Algorithm::Auto, "own", size());
+    ++row.calls;
+    row.bytes += bytes;
+    row.predicted_sent_bytes += sends ? static_cast<double>(bytes) : 0.0;
+    const std::string what = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
+                             " #" + std::to_string(sequence) + " (" + transfer.options.tag + ") of group " + key_;
+    if (!work) work = std::make_shared<TransferWork>(*this, row, what, transfers.size());
+    queue.entries.push_back(
+        {P2pRun(links_, transfer, sequence, [this, what](const std::string& reason) { fail(what, reason); }), work,
+         &row, seconds_now()});
+    ++transfers_under_way_;
+  }
+  poll();
+  return work;
+}
+
+bool OwnGroup::poll() {
+  bool moved = false;
+  while (!collectives_.empty()) {
+    moved |= collectives_.front()->advance();
+    if (!collectives_.front()->done()) break;
+    collectives_.pop_front();
+  }
+  if (transfers_under_way_ == 0) return moved;
+  for (auto& [key, queue] : lanes_) {
+    while (!queue.entries.empty()) {
+      LaneQueue::Entry& entry = queue.entries.front();
+      moved |= entry.run.advance();
+      if (!entry.run.done()) break;
+      entry.row->seconds += seconds_now() - entry.start;
+      entry.row->sent_bytes += entry.run.sent_bytes();
+      entry.work->part_done();
+      --transfers_under_way_;
+      queue.entries.pop_front();
+    }
+  }
+  return moved;
+}
+
+WorkState* OwnGroup::outstanding() {
+  if (!collectives_.empty()) return collectives_.front().get();
+  if (transfers_under_way_ == 0) return nullptr;
+  for (auto& [key, queue] : lanes_) {
+    if (!queue.entries.empty()) return queue.entries.front().work.get();
+  }
+  return nullptr;
+}
+
+std::string OwnGroup::diagnose() {
+  if (collectives_.empty()) return "no collective of this group is under way";
+  const uint64_t sequence = next_sequence_ - collectives_.size();
+  std::string absent;
+  for (int peer = 0; peer < size(); ++peer) {
+    const std::string disagreement = links_.disagreement(peer);
+    if (!disagreement.empty()) fail(collectives_.front()->describe(), disagreement);
+    if (links_.signatures(peer).entered() <= sequence) absent += (absent.empty() ? "" : ", ") + std::to_string(peer);
+  }
+  return absent.empty() ? "all ranks of the group have entered it"
+                        : "ranks of the group that have not entered it: " + absent;
+}
+
+void OwnGroup::fail(const std::string& what, const std::string& reason) {
+  context_.engine.fail(what + ": " + reason);
+}
+
+std::unique_ptr<GroupBackend> OwnGroup::split(int color, int key) {
+  // Everyone learns everyone's (color, key), and each works out its own group.
+  const int64_t mine[2] = {color, key};
+  std::vector<int64_t> all(2 * static_cast<size_t>(size()));
+  Collective gather;
+  gather.primitive = Primitive::AllGather;
+  gather.in = mine;
+  gather.out = all.data();
+  gather.count = 2;
+  gather.dtype = DType::I64;
+  gather.algorithm = Algorithm::Direct;
+  gather.tag = "split";
+  context_.engine.wait(*start(gather));
+
+  std::vector<std::pair<int64_t, int>> order;  // (key, rank in this group)
+  for (int r = 0; r < size(); ++r) {
+    const bool together = color < 0 ? r == rank() : all[2 * static_cast<size_t>(r)] == color;
+    if (together) order.emplace_back(all[2 * static_cast<size_t>(r) + 1], r);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> members;
+  int new_rank = 0;
+  for (const auto& [unused, r] : order) {
+    if (r == rank()) new_rank = static_cast<int>(members.size());
+    members.push_back(world_rank(r));
+  }
+  const std::string name = key_ + "/" + std::to_string(num_splits_++) + "." +
+                           (color < 0 ? "alone" + std::to_string(rank()) : std::to_string(color));
+  auto group = std::make_unique<OwnGroup>(context_, name, std::move(members), new_rank);
+
+  // A region must not go away before all have opened it: nobody leaves earlier.
+  uint8_t token = 0;
+  Collective barrier;
+  barrier.in = barrier.out = &token;
+  barrier.count = 1;
+  barrier.dtype = DType::U8;
+  barrier.op = ReduceOp::Max;
+  barrier.in_place = true;
+  barrier.algorithm = Algorithm::Direct;
+  barrier.tag = "split";
+  context_.engine.wait(*start(barrier));
+  return group;
+}
+
+}  // namespace sixfold::comm

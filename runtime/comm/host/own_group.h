@@ -1,0 +1,67 @@
+// OwnGroup: a group of ranks on one host, its collectives run by our own schedules over host links.
+#pragma once
+
+#include <deque>
+#include <map>
+
+#include "runtime/comm/group_backend.h"
+#include "runtime/comm/host/group_links.h"
+#include "runtime/comm/host/progress.h"
+
+namespace sixfold::comm {
+
+/// What the groups of one rank share. The World owns it and outlives its groups.
+struct HostContext {
+  ProgressEngine& engine;
+  Memory& memory;
+  RegionProvider& regions;
+  LinkOptions links;
+  Algorithm algorithm = Algorithm::Auto;  // where an operation's options leave it open
+  bool deterministic = false;
+};
+
+class CollectiveWork;
+class TransferWork;
+
+class OwnGroup final : public GroupBackend, public Progressable {
+ public:
+  /// Called by all members (world ranks, in group order); `key` names the group once in the life of the World.
+  OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank);
+  /// Drives what is still under way to its end, unless the World has failed.
+  ~OwnGroup() override;
+
+  int rank() const override { return links_.rank(); }
+  int size() const override { return links_.size(); }
+  int world_rank(int r) const override { return members_.at(static_cast<size_t>(r)); }
+  std::shared_ptr<WorkState> start(const Collective& collective) override;
+  std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
+  std::unique_ptr<GroupBackend> split(int color, int key) override;
+
+  bool poll() override;
+  WorkState* outstanding() override;
+
+  /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.
+  std::string diagnose();
+  [[noreturn]] void fail(const std::string& what, const std::string& reason);
+  HostContext& context() { return context_; }
+  const std::string& key() const { return key_; }
+
+ private:
+  struct LaneQueue;
+
+  Algorithm choose(const Collective& collective) const;
+  LaneQueue& lane(const P2p& transfer);
+
+  HostContext& context_;
+  std::string key_;
+  std::vector<int> members_;
+  GroupLinks links_;
+  std::deque<std::shared_ptr<CollectiveWork>> collectives_;  // only the front one moves: operations start in order
+  uint64_t next_sequence_ = 0;
+  std::map<std::tuple<P2p::Kind, int, int>, LaneQueue> lanes_;  // by kind, peer, lane
+  size_t transfers_under_way_ = 0;
+  std::vector<std::byte> scratch_, accum_;
+  int num_splits_ = 0;
+};
+
+}  // namespace sixfold::comm

@@ -1,0 +1,58 @@
+#include "runtime/comm/host/p2p_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sixfold::comm {
+
+P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail fail)
+    : links_(links),
+      transfer_(transfer),
+      sequence_(sequence),
+      fail_(std::move(fail)),
+      total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)) {}
+
+Signature P2pRun::signature() const {
+  // Both sides name it a send, so that the two signatures of a matching pair are equal.
+  return {Primitive::Send, transfer_.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer_.buf.count};
+}
+
+bool P2pRun::advance() {
+  bool moved = false;
+  while (!done_ && (is_send() ? advance_send() : advance_recv())) {
+    done_ = moved_bytes_ == total_bytes_;
+    moved = true;
+  }
+  return moved;
+}
+
+bool P2pRun::advance_send() {
+  SendEnd& to = links_.to(transfer_.peer, channel());
+  if (!to.ready()) return false;
+  const size_t bytes = std::min(links_.options().slot_bytes, total_bytes_ - moved_bytes_);
+  if (bytes > 0) std::memcpy(to.slot(), static_cast<const std::byte*>(transfer_.buf.data) + moved_bytes_, bytes);
+  const auto words = signature().pack();
+  to.header() = {sequence_, {words[0], words[1]}, bytes};
+  to.commit();
+  moved_bytes_ += bytes;
+  return true;
+}
+
+bool P2pRun::advance_recv() {
+  RecvEnd& from = links_.from(transfer_.peer, channel());
+  if (!from.ready()) return false;
+  const SlotHeader& header = from.header();
+  const auto words = signature().pack();
+  if (header.sequence != sequence_ || header.signature[0] != words[0] || header.signature[1] != words[1]) {
+    fail_("rank " + std::to_string(transfer_.peer) + " of the group sent message #" + std::to_string(header.sequence) +
+          " (" + to_string(Signature::unpack({header.signature[0], header.signature[1]})) +
+          "), this rank receives message #" + std::to_string(sequence_) + " (" + to_string(signature()) + ")");
+  }
+  if (header.bytes > 0)
+    std::memcpy(static_cast<std::byte*>(transfer_.buf.data) + moved_bytes_, from.slot(), header.bytes);
+  moved_bytes_ += header.bytes;
+  from.release();
+  return true;
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,35 @@
+// One send or one receive over a lane's link, slice by slice, without ever blocking.
+#pragma once
+
+#include "runtime/comm/host/executor.h"
+
+namespace sixfold::comm {
+
+class P2pRun {
+ public:
+  /// `sequence` counts the messages of this link (peer, direction, lane). An arriving message of another count or dtype
+  /// calls `fail`. A message of count 0 is one empty slot, so that it keeps its place among the others.
+  P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail fail);
+  bool advance();
+  bool done() const { return done_; }
+  bool is_send() const { return transfer_.kind == P2p::Kind::Send; }
+  const P2p& transfer() const { return transfer_; }
+  uint64_t sequence() const { return sequence_; }
+  uint64_t sent_bytes() const { return is_send() ? moved_bytes_ : 0; }
+  Signature signature() const;
+
+ private:
+  bool advance_send();
+  bool advance_recv();
+  int channel() const { return kNumScheduleChannels + transfer_.options.lane; }
+
+  GroupLinks& links_;
+  P2p transfer_;
+  uint64_t sequence_;
+  Fail fail_;
+  size_t total_bytes_;
+  size_t moved_bytes_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace sixfold::comm

@@ -1,0 +1,69 @@
+// ThreadWorld: ranks are threads of one process. For unit tests, and for whoever has no MPI.
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "runtime/comm/host/host_world.h"
+#include "runtime/core/log.h"
+
+namespace sixfold::comm {
+
+namespace {
+
+/// Regions by key, made by whoever comes first and kept until the World ends or all members have let go.
+class ThreadRegions final : public RegionProvider {
+ public:
+  std::shared_ptr<SharedRegion> open(const std::string& key, size_t bytes, const std::vector<int>& members) override {
+    std::lock_guard lock(mutex_);
+    Entry& entry = entries_[key];
+    if (entry.num_opened == 0) entry.region = SharedRegion::anonymous(bytes);
+    std::shared_ptr<SharedRegion> region = entry.region;
+    // With the last member the map lets go: then the region lives as long as its users.
+    if (++entry.num_opened == members.size()) entries_.erase(key);
+    return region;
+  }
+
+ private:
+  struct Entry {
+    std::shared_ptr<SharedRegion> region;
+    size_t num_opened = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace
+
+void run_threads(const WorldOptions& options, const std::function<void(World&)>& body) {
+  const int size = options.num_ranks;
+  AbortState abort{};
+  ThreadRegions regions;
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
+  const unsigned cores = std::thread::hardware_concurrency();
+
+  const auto run_rank = [&](int rank) {
+    set_log_rank(rank);
+    HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores});
+    try {
+      body(world);
+    } catch (const std::exception& error) {
+      abort.set(rank, error.what());
+      errors[static_cast<size_t>(rank)] = std::current_exception();
+    } catch (...) {
+      abort.set(rank, "an exception of unknown type");
+      errors[static_cast<size_t>(rank)] = std::current_exception();
+    }
+  };
+
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+  // The failure that came first is the cause; the others' errors follow from it.
+  if (abort.is_set() && errors[static_cast<size_t>(abort.rank)]) {
+    std::rethrow_exception(errors[static_cast<size_t>(abort.rank)]);
+  }
+}
+
+}  // namespace sixfold::comm

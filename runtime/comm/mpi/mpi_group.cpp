@@ -1,0 +1,210 @@
+#include "runtime/comm/mpi/mpi_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "runtime/comm/mpi/mpi_types.h"
+#include "runtime/core/log.h"
+
+namespace sixfold::comm {
+
+/// Requests that complete together, and what is left to do then.
+class MpiWork final : public WorkState {
+ public:
+  MpiWork(ProgressEngine& engine, CommRow& row, std::string description)
+      : WorkState(engine, row), description_(std::move(description)), start_(seconds_now()) {}
+
+  bool done() const override { return done_; }
+  std::string describe() const override { return description_; }
+  std::string diagnose() const override { return "MPI does not tell which rank is missing"; }
+
+  std::vector<MPI_Request>& requests() { return requests_; }
+  void at_end(std::function<void()> finish) { finish_ = std::move(finish); }
+
+  /// True when it has just completed.
+  bool advance() {
+    int flag = 0;
+    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, MPI_STATUSES_IGNORE),
+              description_);
+    if (flag == 0) return false;
+    if (finish_) finish_();
+    row().seconds += seconds_now() - start_;
+    done_ = true;
+    return true;
+  }
+
+ private:
+  std::string description_;
+  double start_;
+  std::vector<MPI_Request> requests_;
+  std::function<void()> finish_;
+  bool done_ = false;
+};
+
+namespace {
+
+// MPI's argument for "the input is where the output goes".
+const void* input_of(const Collective& c) {
+  return c.in_place ? MPI_IN_PLACE : c.in;
+}
+
+void start_blocking(const Collective& c, const void* in, void* out, MPI_Comm comm, int count) {
+  const MPI_Datatype type = mpi_datatype(c.dtype);
+  switch (c.primitive) {
+    case Primitive::Broadcast:
+      return check_mpi(MPI_Bcast(out, count, type, c.root, comm), "MPI_Bcast");
+    case Primitive::Reduce:
+      return check_mpi(MPI_Reduce(in, out, count, type, mpi_op(c.dtype, c.op), c.root, comm), "MPI_Reduce");
+    case Primitive::AllReduce:
+      return check_mpi(MPI_Allreduce(in, out, count, type, mpi_op(c.dtype, c.op), comm), "MPI_Allreduce");
+    case Primitive::AllGather:
+      return check_mpi(MPI_Allgather(in, count, type, out, count, type, comm), "MPI_Allgather");
+    case Primitive::ReduceScatter:
+      return check_mpi(MPI_Reduce_scatter_block(in, out, count, type, mpi_op(c.dtype, c.op), comm),
+                       "MPI_Reduce_scatter_block");
+    case Primitive::AllToAll:
+      return check_mpi(MPI_Alltoall(in, count, type, out, count, type, comm), "MPI_Alltoall");
+    default:
+      SIXFOLD_CHECK(false, "not a collective");
+  }
+}
+
+void start_nonblocking(const Collective& c, const void* in, void* out, MPI_Comm comm, int count, MPI_Request* request) {
+  const MPI_Datatype type = mpi_datatype(c.dtype);
+  switch (c.primitive) {
+    case Primitive::Broadcast:
+      return check_mpi(MPI_Ibcast(out, count, type, c.root, comm, request), "MPI_Ibcast");
+    case Primitive::Reduce:
+      return check_mpi(MPI_Ireduce(in, out, count, type, mpi_op(c.dtype, c.op), c.root, comm, request), "MPI_Ireduce");
+    case Primitive::AllReduce:
+      return check_mpi(MPI_Iallreduce(in, out, count, type, mpi_op(c.dtype, c.op), comm, request), "MPI_Iallreduce");
+    case Primitive::AllGather:
+      return check_mpi(MPI_Iallgather(in, count, type, out, count, type, comm, request), "MPI_Iallgather");
+    case Primitive::ReduceScatter:
+      return check_mpi(MPI_Ireduce_scatter_block(in, out, count, type, mpi_op(c.dtype, c.op), comm, request),
+                       "MPI_Ireduce_scatter_block");
+    case Primitive::AllToAll:
+      return check_mpi(MPI_Ialltoall(in, count, type, out, count, type, comm, request), "MPI_Ialltoall");
+    default:
+      SIXFOLD_CHECK(false, "not a collective");
+  }
+}
+
+// Elements of the result on this rank, which an average scales.
+size_t result_count(const Collective& c, int rank) {
+  return c.primitive == Primitive::Reduce && c.root != rank ? 0 : c.count;
+}
+
+}  // namespace
+
+MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking)
+    : engine_(engine), communicator_(communicator), blocking_(blocking) {
+  check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
+  int world_rank = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank), "MPI_Comm_rank");
+  world_ranks_.resize(static_cast<size_t>(size_));
+  check_mpi(MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks_.data(), 1, MPI_INT, communicator_), "MPI_Allgather");
+  engine_.add(*this);
+}
+
+MpiGroup::~MpiGroup() {
+  try {
+    while (WorkState* work = outstanding()) {
+      if (engine_.abort().is_set()) break;
+      engine_.wait(*work);
+    }
+  } catch (const CommError& error) {
+    log_error(std::string("while closing a group: ") + error.what());
+  }
+  engine_.remove(*this);
+  MPI_Comm_free(&communicator_);
+}
+
+std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
+  engine_.check_abort();
+  const size_t element_bytes = dtype_bytes(c.dtype);
+  CommRow& row = engine_.table().row(c.tag, c.primitive, Algorithm::Auto, "mpi", size_);
+  ++row.calls;
+  row.bytes += operation_bytes(c.primitive, c.count, size_, element_bytes);
+  auto work =
+      std::make_shared<MpiWork>(engine_, row, std::string(primitive_name(c.primitive)) + " (" + c.tag + ") by MPI");
+  const double start = seconds_now();
+  const int count = mpi_count(c.count);
+
+  const void* in = input_of(c);
+  void* out = c.out;
+  std::shared_ptr<std::vector<std::byte>> block;
+  if (c.primitive == Primitive::ReduceScatter && c.in_place) {
+    // MPI would leave the result in block 0 of the input; ours belongs into block `rank`.
+    block = std::make_shared<std::vector<std::byte>>(c.count * element_bytes);
+    in = c.in;
+    out = block->data();
+  }
+  if (c.primitive == Primitive::Reduce && rank_ != c.root) in = c.in;
+  const size_t results = result_count(c, rank_);
+  work->at_end([c, block, results, element_bytes, size = size_] {
+    if (block && !block->empty()) std::memcpy(c.out, block->data(), block->size());
+    if (c.op != ReduceOp::Avg || results == 0) return;
+    kernels::FusedOperands operands;
+    operands.local = operands.dst = c.out;
+    kernels::fused_reduce(c.dtype, ReduceOp::Avg, operands, results, 1.0f / static_cast<float>(size));
+  });
+  if (blocking_) {
+    start_blocking(c, in, out, communicator_, count);
+  } else {
+    work->requests().resize(1);
+    start_nonblocking(c, in, out, communicator_, count, work->requests().data());
+  }
+  if (!work->advance()) under_way_.push_back(work);
+  row.exposed_seconds += seconds_now() - start;
+  return work;
+}
+
+std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
+  engine_.check_abort();
+  std::shared_ptr<MpiWork> work;
+  for (const P2p& transfer : transfers) {
+    const bool sends = transfer.kind == P2p::Kind::Send;
+    CommRow& row = engine_.table().row(transfer.options.tag, sends ? Primitive::Send : Primitive::Recv, Algorithm::Auto,
+                                       "mpi", size_);
+    ++row.calls;
+    row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
+    if (!work) {
+      work = std::make_shared<MpiWork>(engine_, row,
+                                       std::string(sends ? "send to" : "recv from") + " rank " +
+                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI");
+    }
+    const int count = mpi_count(transfer.buf.count);
+    const MPI_Datatype type = mpi_datatype(transfer.buf.dtype);
+    MPI_Request& request = work->requests().emplace_back(MPI_REQUEST_NULL);
+    const int code =
+        sends
+            ? MPI_Isend(transfer.buf.data, count, type, transfer.peer, transfer.options.lane, communicator_, &request)
+            : MPI_Irecv(transfer.buf.data, count, type, transfer.peer, transfer.options.lane, communicator_, &request);
+    check_mpi(code, work->describe());
+  }
+  under_way_.push_back(work);
+  return work;
+}
+
+bool MpiGroup::poll() {
+  const size_t before = under_way_.size();
+  std::erase_if(under_way_, [](const std::shared_ptr<MpiWork>& work) { return work->advance(); });
+  return under_way_.size() < before;
+}
+
+WorkState* MpiGroup::outstanding() {
+  return under_way_.empty() ? nullptr : under_way_.front().get();
+}
+
+std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+  if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
+  return std::make_unique<MpiGroup>(engine_, part, blocking_);
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,41 @@
+// MpiGroup: the same interface on MPI's own collectives, host memory. The yardstick that our own are measured against.
+#pragma once
+
+#include <mpi.h>
+
+#include <deque>
+
+#include "runtime/comm/group_backend.h"
+#include "runtime/comm/host/progress.h"
+
+namespace sixfold::comm {
+
+class MpiWork;
+
+class MpiGroup final : public GroupBackend, public Progressable {
+ public:
+  /// Takes `communicator` over and frees it. blocking: collectives return when they are done.
+  MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking);
+  /// Completes what is under way, unless the World has failed.
+  ~MpiGroup() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int world_rank(int r) const override { return world_ranks_.at(static_cast<size_t>(r)); }
+  std::shared_ptr<WorkState> start(const Collective& collective) override;
+  std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
+  std::unique_ptr<GroupBackend> split(int color, int key) override;
+
+  bool poll() override;
+  WorkState* outstanding() override;
+
+ private:
+  ProgressEngine& engine_;
+  MPI_Comm communicator_;
+  bool blocking_;
+  int rank_ = 0, size_ = 1;
+  std::vector<int> world_ranks_;
+  std::vector<std::shared_ptr<MpiWork>> under_way_;
+};
+
+}  // namespace sixfold::comm

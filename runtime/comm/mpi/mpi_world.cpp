@@ -1,0 +1,102 @@
+// MpiWorld: ranks are processes that mpirun has started. MPI is used to find each other, and then only where asked for
+// (--comm mpi): our own collectives run over shared memory.
+#include <mpi.h>
+#include <sys/random.h>
+
+#include <chrono>
+#include <thread>
+
+#include "runtime/comm/host/host_world.h"
+#include "runtime/comm/mpi/mpi_group.h"
+#include "runtime/comm/mpi/mpi_types.h"
+#include "runtime/comm/mpi/process_regions.h"
+#include "runtime/core/log.h"
+
+namespace sixfold::comm {
+
+namespace {
+
+// How long a failed rank waits before it ends the job, so that the others can say what they were doing: a launcher
+// gives them no time once one process is gone.
+constexpr auto kGrace = std::chrono::milliseconds(700);
+
+class MpiWorld final : public HostWorld {
+ public:
+  using HostWorld::HostWorld;
+
+ protected:
+  std::unique_ptr<GroupBackend> open_mpi_group(bool blocking) override {
+    MPI_Comm copy = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    return std::make_unique<MpiGroup>(engine(), copy, blocking);
+  }
+};
+
+uint64_t agree_on_job_word() {
+  uint64_t job = 0;
+  if (getrandom(&job, sizeof(job), 0) != sizeof(job)) throw CommError("getrandom failed");
+  check_mpi(MPI_Bcast(&job, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  return job;
+}
+
+int ranks_on_this_host() {
+  MPI_Comm host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  int size = 0;
+  check_mpi(MPI_Comm_size(host, &size), "MPI_Comm_size");
+  MPI_Comm_free(&host);
+  int smallest = 0;
+  check_mpi(MPI_Allreduce(&size, &smallest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
+  return smallest;
+}
+
+[[noreturn]] void end_job(AbortState* abort, int rank, const std::string& reason) {
+  // The same complaint of every rank, such as a wrong option, is said once.
+  const bool said = abort != nullptr && abort->is_set() && abort->rank != rank && reason == abort->text;
+  if (!said) log_error(reason);
+  std::this_thread::sleep_for(kGrace);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();  // MPI_Abort does not return
+}
+
+}  // namespace
+
+void run_mpi(const WorldOptions& options, const std::function<void(World&)>& body) {
+  int provided = 0, rank = 0, size = 1;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  set_log_rank(rank);
+  AbortState* abort = nullptr;
+  try {
+    const int on_host = ranks_on_this_host();
+    if (on_host < size) {
+      throw ConfigError("ranks on several hosts: this version's worlds live on one host, which has at least " +
+                        std::to_string(on_host) + " of the " + std::to_string(size) + " ranks");
+    }
+    ProcessRegions regions(agree_on_job_word(), rank, options.timeout_s);
+    check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // every socket is bound before the first message
+    std::vector<int> members;
+    for (int r = 0; r < size; ++r) members.push_back(r);
+    const auto shared = regions.open("abort", sizeof(AbortState), members);
+    abort = reinterpret_cast<AbortState*>(shared->data());
+    const bool oversubscribed = static_cast<unsigned>(on_host) > std::thread::hardware_concurrency();
+    // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
+    MPI_Pcontrol(1);
+    {
+      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed});
+      try {
+        body(world);
+      } catch (const std::exception& error) {
+        abort->set(rank, error.what());  // before the World closes its groups, which would wait for the other ranks
+        throw;
+      }
+    }
+    MPI_Pcontrol(0);
+    MPI_Finalize();
+  } catch (const std::exception& error) {
+    end_job(abort, rank, error.what());
+  }
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,34 @@
+// ProcessRegions: memory shared by processes of one host.
+//
+// The first member makes an anonymous memory file (memfd) and hands its descriptor to the others over Unix sockets. The
+// file has no name: nothing can be left behind, no foreign segment can be joined, and /dev/shm's size is no limit.
+#pragma once
+
+#include <map>
+
+#include "runtime/comm/host/shared_region.h"
+
+namespace sixfold::comm {
+
+class ProcessRegions final : public RegionProvider {
+ public:
+  /// `job` is the same random word on all ranks of the World, different for every World. Every rank must have
+  /// constructed its own before any calls open(). Throws CommError.
+  ProcessRegions(uint64_t job, int rank, double timeout_s);
+  ~ProcessRegions() override;
+
+  std::shared_ptr<SharedRegion> open(const std::string& key, size_t bytes, const std::vector<int>& members) override;
+
+ private:
+  void send_descriptor(int fd, const std::string& key, int to);
+  int receive_descriptor(const std::string& key, int from);
+  void receive_one(const std::string& awaited, int from, double deadline);
+
+  uint64_t job_;
+  int rank_;
+  double timeout_s_;
+  int socket_ = -1;
+  std::map<std::string, int> arrived_;  // descriptors of regions that this rank has not asked for yet
+};
+
+}  // namespace sixfold::comm

@@ -1,0 +1,54 @@
+// The builders, and the few slices that they all speak of. Only schedule.cpp and the builders include this.
+//
+// Each builder writes the steps of one pass for one rank; find_builder() maps (primitive, algorithm) to them.
+#pragma once
+
+#include "runtime/comm/schedule/schedule.h"
+
+namespace sixfold::comm {
+
+Schedule ring_all_reduce(const Call& call);
+Schedule ring_reduce_scatter(const Call& call);
+Schedule ring_all_gather(const Call& call);
+Schedule ring_broadcast(const Call& call);
+Schedule ring_reduce(const Call& call);
+
+Schedule tree_all_reduce(const Call& call);
+Schedule tree_broadcast(const Call& call);
+Schedule tree_reduce(const Call& call);
+
+Schedule direct_all_reduce(const Call& call);
+Schedule direct_reduce_scatter(const Call& call);
+Schedule direct_all_gather(const Call& call);
+Schedule direct_broadcast(const Call& call);
+Schedule direct_reduce(const Call& call);
+
+Schedule pairwise_all_to_all(const Call& call);
+
+/// The rank `distance` places after (before, where negative) `rank`, around the group. |distance| <= size.
+inline int neighbour(const Call& call, int distance) {
+  return (call.rank + distance + call.size) % call.size;
+}
+
+/// The pass of a buffer that is not cut into blocks, or that holds one block only.
+inline Slice whole(const Call& call, Buffer buffer) {
+  return Slice::of(buffer, call.pass_offset, call.pass_count);
+}
+
+/// The pass of block `index` of a buffer that holds a block for each rank. AllReduce has no blocks: there it is part
+/// `index` of the pass.
+Slice block(const Call& call, Buffer buffer, int index);
+
+/// Where a rank that sends its Input keeps a copy of it: nowhere in place, where `destination` is that very memory.
+inline Slice own_copy(const Call& call, Slice destination) {
+  return call.in_place ? Slice{} : destination;
+}
+
+/// The schedule of a group of one.
+Schedule single_rank(const Call& call);
+
+/// Appends `step`, which sends its src; where the last step has just written that slice and sends nothing, it sends it
+/// on, so that the slice is not read from memory again.
+void append_send(Schedule& schedule, const Step& step);
+
+}  // namespace sixfold::comm

@@ -1,0 +1,225 @@
+#include "runtime/comm/schedule/replay.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace sixfold::comm {
+
+Replay::Replay(const Call& call, const std::vector<std::vector<Schedule>>& passes, int num_slots, size_t slot_elements)
+    : call_(call),
+      passes_(passes),
+      num_slots_(static_cast<size_t>(num_slots)),
+      slot_elements_(slot_elements),
+      memory_(static_cast<size_t>(call.size)),
+      sent_elements_(static_cast<size_t>(call.size), 0) {
+  for (const auto& pass : passes_) {
+    for (const Schedule& schedule : pass) num_channels_ = std::max(num_channels_, schedule.num_channels);
+  }
+  for (int rank = 0; rank < call.size; ++rank) {
+    std::vector<Cursor>& cursors = cursors_.emplace_back();
+    for (int channel = 0; channel < num_channels_; ++channel) cursors.push_back({rank, channel});
+    lay_out_memory(rank);
+  }
+  links_.resize(static_cast<size_t>(call.size * call.size * num_channels_));
+}
+
+void Replay::lay_out_memory(int rank) {
+  Memory& memory = memory_[static_cast<size_t>(rank)];
+  const size_t num_input = input_count(call_.primitive, call_.count, call_.size);
+  const size_t num_output = output_count(call_.primitive, call_.count, call_.size);
+  const size_t own_block = static_cast<size_t>(rank) * call_.count;
+  if (call_.in_place) {
+    memory.output_memory.resize(std::max(num_input, num_output));
+    Symbol* shared = memory.output_memory.data();
+    memory.input = call_.primitive == Primitive::AllGather ? shared + own_block : shared;
+    memory.output = call_.primitive == Primitive::ReduceScatter ? shared + own_block : shared;
+  } else {
+    memory.input_memory.resize(num_input);
+    memory.output_memory.resize(num_output);
+    memory.input = memory.input_memory.data();
+    memory.output = memory.output_memory.data();
+  }
+  const bool root = rank == call_.root;
+  memory.input_count = call_.primitive == Primitive::Broadcast && !root ? 0 : num_input;
+  memory.output_count = call_.primitive == Primitive::Reduce && !root ? 0 : num_output;
+  for (size_t i = 0; i < memory.input_count; ++i) {
+    memory.input[i].ranks.set(static_cast<size_t>(rank));
+    memory.input[i].index = i;
+  }
+  for (const auto& pass : passes_) {
+    const Schedule& schedule = pass[static_cast<size_t>(rank)];
+    memory.scratch.resize(std::max(memory.scratch.size(), schedule.scratch_count));
+    memory.accum.resize(std::max(memory.accum.size(), schedule.accum_count));
+  }
+}
+
+void Replay::run(Order order) {
+  check_all_steps();
+  for (auto& cursors : cursors_) {
+    for (Cursor& cursor : cursors) settle(cursor);
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int i = 0; i < call_.size; ++i) {
+      moved |= run_rank(order == Order::RanksReversed ? call_.size - 1 - i : i, order);
+    }
+  }
+  check_all_done();
+  check_nothing_left();
+  for (int rank = 0; rank < call_.size; ++rank) check_results(rank);
+}
+
+bool Replay::run_rank(int rank, Order order) {
+  std::vector<Cursor>& cursors = cursors_[static_cast<size_t>(rank)];
+  bool moved = false;
+  for (size_t i = 0; i < cursors.size(); ++i) {
+    Cursor& cursor = cursors[order == Order::ChannelsDown ? cursors.size() - 1 - i : i];
+    while (advance(cursor)) {
+      moved = true;
+      if (order == Order::Alternating) break;
+    }
+  }
+  return moved;
+}
+
+const Schedule& Replay::schedule_at(const Cursor& at) const {
+  return passes_[at.pass][static_cast<size_t>(at.rank)];
+}
+
+/// Puts the cursor on its channel's next step with slices left; false when there is none in any pass.
+bool Replay::settle(Cursor& cursor) const {
+  for (; cursor.pass < passes_.size(); ++cursor.pass, cursor.step = 0, cursor.slice = 0) {
+    const std::vector<Step>& steps = schedule_at(cursor).steps;
+    for (; cursor.step < steps.size(); ++cursor.step, cursor.slice = 0) {
+      const Step& step = steps[cursor.step];
+      if (step.channel == cursor.channel && cursor.slice * slot_elements_ < step.count()) return true;
+    }
+  }
+  return false;
+}
+
+bool Replay::advance(Cursor& cursor) {
+  if (cursor.pass == passes_.size()) return false;
+  const Step& step = step_at(cursor);
+  if (step.after != kNoStep) {
+    const size_t awaited = static_cast<size_t>(step.after);
+    const size_t channel = static_cast<size_t>(schedule_at(cursor).steps[awaited].channel);
+    const Cursor& other = cursors_[static_cast<size_t>(cursor.rank)][channel];
+    const auto place = [](size_t pass, size_t s, size_t slice) { return std::tuple(pass, s, slice); };
+    if (place(other.pass, other.step, other.slice) <= place(cursor.pass, awaited, cursor.slice)) return false;
+  }
+  Link* from = step.recv_peer == kNoPeer ? nullptr : &link(step.recv_peer, cursor.rank, cursor.channel);
+  Link* to = step.send_peer == kNoPeer ? nullptr : &link(cursor.rank, step.send_peer, cursor.channel);
+  if (from != nullptr && from->head == from->tail) return false;
+  if (to != nullptr && to->tail - to->head == num_slots_) return false;
+  move_slice(cursor, step, from, to);
+  ++cursor.slice;
+  settle(cursor);
+  return true;
+}
+
+void Replay::move_slice(const Cursor& at, const Step& step, Link* from, Link* to) {
+  const size_t first = at.slice * slot_elements_;
+  const size_t count = std::min(slot_elements_, step.count() - first);
+  const Symbol* received = nullptr;
+  if (from != nullptr) {
+    const size_t slot = from->head % num_slots_;
+    if (from->counts[slot] != count) {
+      fail(Fault::SizeMismatch, at,
+           "expects " + std::to_string(count) + " elements, got " + std::to_string(from->counts[slot]));
+    }
+    received = &from->symbols[slot * slot_elements_];
+  }
+  Symbol* sent = nullptr;
+  if (to != nullptr) {
+    to->symbols.resize(num_slots_ * slot_elements_);
+    to->counts.resize(num_slots_);
+    to->counts[to->tail % num_slots_] = count;
+    sent = &to->symbols[to->tail % num_slots_ * slot_elements_];
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Symbol value = value_of(at, step, received == nullptr ? nullptr : received + i, first + i);
+    if (step.dst.used) {
+      Symbol& stored = element_of(at, step.dst, first + i);
+      stored = value;
+      stored.pass = static_cast<int>(at.pass);
+    }
+    if (sent != nullptr) sent[i] = value;
+  }
+  if (from != nullptr) ++from->head;
+  if (to != nullptr) {
+    ++to->tail;
+    sent_elements_[static_cast<size_t>(at.rank)] += count;
+  }
+}
+
+Symbol Replay::value_of(const Cursor& at, const Step& step, const Symbol* received, size_t element) {
+  Symbol value;
+  if (!step.reduce) {
+    value = received != nullptr ? *received : read(at, step.src, element);
+  } else {
+    const Symbol& other = received != nullptr ? *received : read(at, step.dst, element);
+    value = add(at, other, read(at, step.src, element));
+  }
+  if (step.finish) {
+    if (value.finished) fail(Fault::Unfinished, at, "scales element " + std::to_string(value.index) + " a second time");
+    value.finished = true;
+  }
+  return value;
+}
+
+Symbol& Replay::element_of(const Cursor& at, const Slice& slice, size_t element) {
+  Memory& memory = memory_[static_cast<size_t>(at.rank)];
+  const size_t i = slice.offset + element;
+  switch (slice.buffer) {
+    case Buffer::Input:
+      return memory.input[i];
+    case Buffer::Output:
+      return memory.output[i];
+    case Buffer::Scratch:
+      return memory.scratch[i];
+    case Buffer::Accum:
+      break;
+  }
+  return memory.accum[i];
+}
+
+const Symbol& Replay::read(const Cursor& at, const Slice& slice, size_t element) {
+  const Symbol& symbol = element_of(at, slice, element);
+  const bool of_a_pass = slice.buffer == Buffer::Scratch || slice.buffer == Buffer::Accum;
+  if (symbol.ranks.none() || (of_a_pass && symbol.pass != static_cast<int>(at.pass))) {
+    fail(Fault::ReadBeforeWrite, at, "reads element " + std::to_string(slice.offset + element) + ", not written yet");
+  }
+  return symbol;
+}
+
+Symbol Replay::add(const Cursor& at, const Symbol& a, const Symbol& b) const {
+  if (a.index != b.index) {
+    fail(Fault::WrongElement, at, "adds element " + std::to_string(a.index) + " to element " + std::to_string(b.index));
+  }
+  if ((a.ranks & b.ranks).any()) {
+    const RankSet twice = a.ranks & b.ranks;
+    size_t rank = 0;
+    while (!twice[rank]) ++rank;
+    fail(Fault::DoubleAdd, at,
+         "adds the contribution of rank " + std::to_string(rank) + " to element " + std::to_string(a.index) + " again");
+  }
+  if (a.finished || b.finished) {
+    fail(Fault::Unfinished, at, "adds to element " + std::to_string(a.index) + " after it was scaled");
+  }
+  Symbol sum = a;
+  sum.ranks |= b.ranks;
+  return sum;
+}
+
+Replay::Link& Replay::link(int sender, int receiver, int channel) {
+  return links_[static_cast<size_t>((sender * call_.size + receiver) * num_channels_ + channel)];
+}
+
+void Replay::fail(Fault fault, const Cursor& at, const std::string& what) const {
+  throw FaultFound{fault, "rank " + std::to_string(at.rank) + ", channel " + std::to_string(at.channel) + ", pass " +
+                              std::to_string(at.pass) + ", step " + std::to_string(at.step) + " (" +
+                              to_string(step_at(at)) + "): " + what};
+}
+
+}  // namespace sixfold::comm

@@ -1,0 +1,193 @@
+// One collective, its inputs made from the ranks, its result compared element by element with what arithmetic says.
+// Serves thread ranks and mpirun alike.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/comm/world.h"
+
+namespace sixfold::test {
+
+struct CollectiveCase {
+  comm::Primitive primitive = comm::Primitive::AllReduce;
+  comm::Algorithm algorithm = comm::Algorithm::Auto;
+  size_t count = 0;  // as in comm::Call
+  DType dtype = DType::F32;
+  ReduceOp op = ReduceOp::Sum;
+  int root = 0;
+  bool in_place = false;
+  size_t shift = 0;  // elements by which both buffers are moved off their alignment
+};
+
+inline std::string to_string(const CollectiveCase& c) {
+  std::ostringstream text;
+  text << comm::primitive_name(c.primitive) << " " << comm::algorithm_name(c.algorithm) << " count " << c.count << " "
+       << dtype_name(c.dtype) << " " << reduce_op_name(c.op) << " root " << c.root << (c.in_place ? " in place" : "")
+       << " shift " << c.shift;
+  return text.str();
+}
+
+/// Small whole numbers that differ by rank and element, so that sums, products and extrema over up to 9 ranks are exact
+/// in every dtype. Averages are exact up to the rounding of 1 / size.
+inline double input_value(const CollectiveCase& c, int rank, size_t i) {
+  const auto h = static_cast<unsigned>(static_cast<size_t>(rank) * 7 + i * 13 + i / 11);
+  if (c.op == ReduceOp::Prod) return 1 + h % 2;
+  return h % 7;  // 9 ranks sum to at most 54: exact in 16-bit floats and in u8
+}
+
+inline double combine(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Avg:
+      return a + b;
+    case ReduceOp::Min:
+      return std::min(a, b);
+    case ReduceOp::Max:
+      return std::max(a, b);
+    case ReduceOp::Prod:
+      return a * b;
+  }
+  return 0;
+}
+
+/// What element i of the reduced buffer is, in double.
+inline double reduced_value(const CollectiveCase& c, int size, size_t i) {
+  double value = input_value(c, 0, i);
+  for (int r = 1; r < size; ++r) value = combine(c.op, value, input_value(c, r, i));
+  return c.op == ReduceOp::Avg ? value / size : value;
+}
+
+/// What element i of `rank`'s output is. in-elements of a block primitive are numbered through the whole input.
+inline double expected_value(const CollectiveCase& c, int rank, int size, size_t i) {
+  const size_t block = c.count == 0 ? 0 : i / c.count, within = c.count == 0 ? 0 : i % c.count;
+  switch (c.primitive) {
+    case comm::Primitive::Broadcast:
+      return input_value(c, c.root, i);
+    case comm::Primitive::Reduce:
+    case comm::Primitive::AllReduce:
+      return reduced_value(c, size, i);
+    case comm::Primitive::AllGather:
+      return input_value(c, static_cast<int>(block), within);
+    case comm::Primitive::ReduceScatter:
+      return reduced_value(c, size, static_cast<size_t>(rank) * c.count + i);
+    case comm::Primitive::AllToAll:
+      return input_value(c, static_cast<int>(block), static_cast<size_t>(rank) * c.count + within);
+    default:
+      return 0;
+  }
+}
+
+template <typename T>
+T element_of(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return T(static_cast<float>(value));
+  }
+}
+template <typename T>
+double double_of(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return static_cast<double>(static_cast<float>(value));
+  }
+}
+
+/// A buffer with canaries on both sides.
+template <typename T>
+class GuardedBuffer {
+ public:
+  GuardedBuffer(size_t count, size_t shift)
+      : count_(count), begin_(kGuard + shift), elements_(count + 2 * kGuard + shift) {
+    std::memset(static_cast<void*>(elements_.data()), 0xA5, elements_.size() * sizeof(T));
+  }
+  T* data() { return elements_.data() + begin_; }
+  bool guards_whole() const {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(elements_.data());
+    for (size_t i = 0; i < elements_.size() * sizeof(T); ++i) {
+      const bool inside = i >= begin_ * sizeof(T) && i < (begin_ + count_) * sizeof(T);
+      if (!inside && bytes[i] != 0xA5) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  size_t count_, begin_;
+  std::vector<T> elements_;
+};
+
+inline comm::Work issue(comm::Communicator& group, const CollectiveCase& c, comm::ConstBuf in, comm::Buf out) {
+  comm::Options options;
+  options.algorithm = c.algorithm;
+  options.tag = "test";
+  switch (c.primitive) {
+    case comm::Primitive::Broadcast:
+      return group.broadcast(out, c.root, options);
+    case comm::Primitive::Reduce:
+      return group.reduce(in, out, c.op, c.root, options);
+    case comm::Primitive::AllReduce:
+      return group.all_reduce(in, out, c.op, options);
+    case comm::Primitive::AllGather:
+      return group.all_gather(in, out, options);
+    case comm::Primitive::ReduceScatter:
+      return group.reduce_scatter(in, out, c.op, options);
+    case comm::Primitive::AllToAll:
+      return group.all_to_all(in, out, options);
+    default:
+      throw CheckError("not a collective");
+  }
+}
+
+/// Runs the case on the calling rank (every rank of the group calls it); returns "" or what is wrong.
+template <typename T>
+std::string run_case_as(comm::Communicator& group, const CollectiveCase& c) {
+  const int rank = group.rank(), size = group.size();
+  const size_t in_count = comm::input_count(c.primitive, c.count, size);
+  const size_t out_count = comm::output_count(c.primitive, c.count, size);
+  const bool is_broadcast = c.primitive == comm::Primitive::Broadcast;
+  const bool in_place = c.in_place || is_broadcast;
+  GuardedBuffer<T> in_buffer(in_place ? std::max(in_count, out_count) : in_count, c.shift),
+      out_buffer(out_count, c.shift);
+  T* in = in_buffer.data();
+  T* out = out_buffer.data();
+  if (in_place) {
+    out = in;
+    if (c.primitive == comm::Primitive::AllGather) in += static_cast<size_t>(rank) * c.count;
+    if (c.primitive == comm::Primitive::ReduceScatter) out += static_cast<size_t>(rank) * c.count;
+  }
+  if (!is_broadcast || rank == c.root) {
+    for (size_t i = 0; i < in_count; ++i) in[i] = element_of<T>(input_value(c, rank, i));
+  }
+  issue(group, c, comm::ConstBuf(in, in_count, c.dtype), comm::Buf(out, out_count, c.dtype)).wait();
+
+  if (!in_buffer.guards_whole() || !out_buffer.guards_whole()) return to_string(c) + ": wrote outside the buffers";
+  if (c.primitive == comm::Primitive::Reduce && rank != c.root) return "";
+  for (size_t i = 0; i < out_count; ++i) {
+    // Rounded as the dtype stores it: an average of whole numbers need not be one.
+    const double wanted = double_of(element_of<T>(expected_value(c, rank, size, i)));
+    const double got = double_of(out[i]);
+    // f32 scales by 1/size, which is not exact for every size; 16-bit types round that away or differ by one unit.
+    const double slack = c.op == ReduceOp::Avg ? std::abs(wanted) * (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22) : 0;
+    if (!(std::abs(got - wanted) <= slack)) {
+      std::ostringstream text;
+      text << to_string(c) << ", rank " << rank << " of " << size << ": element " << i << " is " << got << ", not "
+           << wanted;
+      return text.str();
+    }
+  }
+  return "";
+}
+
+inline std::string run_case(comm::Communicator& group, const CollectiveCase& c) {
+  return dispatch(c.dtype, [&](auto element) { return run_case_as<decltype(element)>(group, c); });
+}
+
+}  // namespace sixfold::test

@@ -1,0 +1,72 @@
+// Ranks as processes: the collective cases under mpirun, who calls MPI after start-up, and how failures end.
+#include "runtime/comm/host/progress.h"
+#include "tests/harness.h"
+#include "tests/subprocess.h"
+
+namespace sixfold::test {
+namespace {
+
+#ifdef SIXFOLD_MPIRUN
+
+const std::string kBuild = SIXFOLD_BUILD_DIR "/";
+
+int times(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST(Mpirun, EveryCollectiveIsExact) {
+  for (int n : {1, 2, 3, 4}) {
+    const Outcome outcome = run_command(mpirun(n) + kBuild + "comm_mpi_check own");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find(" cases, 0 wrong"), std::string::npos) << outcome.output;
+  }
+}
+
+TEST(Mpirun, TheYardstickIsExactToo) {
+  const Outcome outcome = run_command(mpirun(3) + kBuild + "comm_mpi_check mpi");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+// MPI's profiling interface: our own backend finds its peers through MPI, and then uses none of its collectives.
+TEST(Mpirun, OwnCallsNoMpiCollectiveAfterStartUp) {
+  const std::string counter = "-x LD_PRELOAD=" + kBuild + "libcollective_counter.so";
+  const Outcome own = run_command(mpirun(2, counter) + kBuild + "comm_mpi_check own");
+  EXPECT_EQ(own.exit_code, 0) << own.output;
+  EXPECT_EQ(times(own.output, "COLLECTIVES 0"), 2) << own.output;
+  // The counter does count: the same program on MPI's collectives.
+  const Outcome mpi = run_command(mpirun(2, counter) + kBuild + "comm_mpi_check mpi");
+  EXPECT_EQ(mpi.exit_code, 0) << mpi.output;
+  EXPECT_EQ(times(mpi.output, "COLLECTIVES "), 2) << mpi.output;
+  EXPECT_EQ(times(mpi.output, "COLLECTIVES 0"), 0) << mpi.output;
+}
+
+TEST(Mpirun, AMismatchStopsAllRanksAndNamesBothSides) {
+  const double start = comm::seconds_now();
+  const Outcome outcome = run_command(mpirun(4) + kBuild + "comm_mpi_check mismatch");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.exit_code, 124) << outcome.output;
+  EXPECT_LT(comm::seconds_now() - start, 8.0);  // mpirun's own start-up included
+  for (const char* word : {"409598", "409600", "all_reduce", "f32", "rank 0", "rank 1", "rank 2", "rank 3"}) {
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << word << " in: " << outcome.output;
+  }
+}
+
+TEST(Mpirun, AnExceptionOnOneRankEndsTheJob) {
+  const Outcome outcome = run_command(mpirun(3) + kBuild + "comm_mpi_check throw");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.exit_code, 124) << outcome.output;
+  EXPECT_NE(outcome.output.find("disk full"), std::string::npos) << outcome.output;
+}
+
+#else
+
+TEST(Mpirun, Skipped) {
+  GTEST_SKIP() << "this build has no MPI (SIXFOLD_MPI): nothing was run between processes";
+}
+
+#endif
+
+}  // namespace
+}  // namespace sixfold::test
