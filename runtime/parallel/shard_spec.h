@@ -7,8 +7,8 @@
 
 namespace sixfold::parallel {
 
-/// Dim `dim` of the full tensor consists of `parts` equal parts (a fused qkv has 3), each cut into `count` equal pieces;
-/// rank `index` of the group holds piece `index` of every part. count == 1: replicated.
+/// Dim `dim` of the full tensor consists of `parts` equal parts (a fused qkv has 3), each cut into `count` equal
+/// pieces; rank `index` of the group holds piece `index` of every part. count == 1: replicated.
 struct ShardSpec {
   int dim = 0;
   int parts = 1;

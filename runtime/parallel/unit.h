@@ -1,7 +1,7 @@
 // Unit: what strategies, pipelines and the trainer see of a model.
 //
-// A model is a list of units (embedding, each block, head). Strategies decide where parameters and gradients live; a unit
-// only reads `value`, adds to `grad`, and says when a gradient is complete.
+// A model is a list of units (embedding, each block, head). Strategies decide where parameters and gradients live; a
+// unit only reads `value`, adds to `grad`, and says when a gradient is complete.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct InitRule {
 /// Owned by its unit. `value` and `grad` are views into flat buffers that a strategy owns; both are undefined before a
 /// strategy has placed them.
 struct Parameter {
-  std::string name;    // Hugging Face's name, e.g. "h.0.attn.c_attn.weight"
-  Shape full_shape;    // before sharding
-  ShardSpec shard;     // how this rank's piece is cut from it
+  std::string name;  // Hugging Face's name, e.g. "h.0.attn.c_attn.weight"
+  Shape full_shape;  // before sharding
+  ShardSpec shard;   // how this rank's piece is cut from it
   InitRule init;
   bool decay = false;  // weight decay applies (matrices)
   Tensor value;        // f32, local shape
@@ -70,8 +70,9 @@ class Unit {
   /// The output for input x. First unit: x is undefined, tokens come from the micro-batch. Last unit: returns f32 [1],
   /// the sum of the losses of the valid targets.
   virtual Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) = 0;
-  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1], what each token's
-  /// loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use dy's storage up.
+  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1], what each
+  /// token's loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use dy's
+  /// storage up.
   virtual Tensor backward_input(kernels::Context& context, const Tensor& dy, const MicroBatch& batch, Saved& saved) = 0;
   /// Adds the gradients of the parameters, calling ready(parameter) for each of its own; releases `saved`. Called after
   /// backward_input of the same micro-batch.

@@ -1,0 +1,25 @@
+// The shape of a GPT-2 model.
+#pragma once
+
+#include <cstdint>
+
+namespace sixfold::models {
+
+struct GptConfig {
+  int64_t num_layers = 6;
+  int64_t num_heads = 6;
+  int64_t dim = 384;           // channels C; the MLP is 4 C wide
+  int64_t seq_len = 256;       // positions there are
+  int64_t vocab_size = 256;    // 256: bytes
+  int64_t vocab_multiple = 1;  // rows of the token table are padded to a multiple of this (of the tensor-parallel size)
+  float dropout = 0;           // probability, see gpt.h for the places
+  uint64_t seed = 1;           // keys dropout masks
+
+  /// Rows of the token table. Those from vocab_size on have no probability and no gradient.
+  int64_t padded_vocab() const { return (vocab_size + vocab_multiple - 1) / vocab_multiple * vocab_multiple; }
+
+  /// Throws ConfigError naming the flag, the value and the allowed values.
+  void validate() const;
+};
+
+}  // namespace sixfold::models
