@@ -1,0 +1,53 @@
+#include "examples/collective_perf/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/core/error.h"
+
+namespace sixfold::collective_perf {
+
+Parsed parse_options(int argc, const char* const* argv, bool speaks) {
+  CLI::App app{"Times the collectives, like nccl-tests"};
+  PerfOptions o;
+  std::string comm = "own";
+  app.add_option("--op", o.op, "broadcast, reduce, all_reduce, all_gather, reduce_scatter or all_to_all")
+      ->capture_default_str();
+  app.add_option("--algorithm", o.algorithm, "auto, ring, tree, direct or pairwise")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "f32, bf16, f16, i32, i64 or u8")->capture_default_str();
+  app.add_option("--redop", o.redop, "sum, avg, min, max or prod")->capture_default_str();
+  app.add_option("--min-bytes", o.min_bytes, "Smallest buffer")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--max-bytes", o.max_bytes, "Largest buffer")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--factor", o.factor, "From one size to the next")->capture_default_str()->check(CLI::Range(2, 1024));
+  app.add_option("--iters", o.iters, "Operations a round; 0: as many as take 4 ms")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rounds", o.rounds, "Rounds that the median is taken over")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", o.warmup, "Rounds before those")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--ranks", o.world.num_ranks, "Ranks as threads; 0: those of mpirun")->capture_default_str();
+  app.add_option("--comm", comm, "own or mpi")->capture_default_str()->check(CLI::IsMember({"own", "mpi"}));
+  app.add_option("--versus", o.versus, "Take turns with this backend, and print the ratio")
+      ->check(CLI::IsMember({"mpi"}));
+  app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();
+  app.add_option("--num-slots", o.world.links.num_slots, "Slots of a link")->capture_default_str();
+  app.add_flag(
+      "--fresh", o.fresh,
+      "Each rank writes its whole input before and reads its whole output after every operation; the same cycle "
+      "without the operation is subtracted: what a trainer pays");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return {std::nullopt, speaks ? app.exit(error) : error.get_exit_code()};
+  }
+  comm::parse_primitive(o.op);
+  comm::parse_algorithm(o.algorithm);
+  if (!kernels::reduce_supported(parse_dtype(o.dtype), parse_reduce_op(o.redop))) {
+    throw ConfigError("--redop " + o.redop + " of --dtype " + o.dtype + ": allowed are sum, min, max, prod");
+  }
+  o.world.backend = comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
+  comm::check_world_options(o.world);
+  return {o, 0};
+}
+
+}  // namespace sixfold::collective_perf

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# From nothing to a trained model: installs, builds, and trains a small GPT on two ranks, on text that every machine has
+# after that: the C++ headers of Eigen, some 10 MB.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+examples/install.sh
+cmake --preset default -DSIXFOLD_TESTS=OFF >/dev/null
+cmake --build --preset default --target train_gpt
+
+launch=(mpirun -n 2 --oversubscribe --bind-to none)
+if [ "$(id -u)" -eq 0 ]; then
+  launch+=(--allow-run-as-root)
+fi
+"${launch[@]}" build/train_gpt --data /usr/include/eigen3 --layers 4 --heads 4 --dim 128 --seq-len 128 \
+  --steps 300 --global-batch 32 --lr 2e-3 --warmup 20 --sample 400

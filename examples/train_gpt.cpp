@@ -1,0 +1,67 @@
+// train_gpt: trains a GPT on text, on one rank or many. `train_gpt --help` lists the options.
+//
+//   build/train_gpt                        one rank
+//   build/train_gpt --ranks 2              two ranks, as threads of this process
+//   mpirun -n 2 build/train_gpt            two ranks, as processes
+//
+// Exit codes: 0 done, 1 the run failed, 2 the user asked for something impossible.
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <thread>
+
+#include "examples/train_gpt/options.h"
+#include "examples/train_gpt/plan.h"
+#include "examples/train_gpt/run.h"
+#include "runtime/core/env.h"
+#include "runtime/core/log.h"
+
+namespace {
+
+using namespace sixfold;
+
+constexpr int kFailed = 1, kImpossible = 2;
+
+// Under mpirun every process finds the same mistake, and one says so. The first process that leaves makes mpirun end
+// the others, so those that have nothing to say give the one that has some time.
+int refuse(const ConfigError& error, bool speaks) {
+  if (speaks) {
+    std::fprintf(stderr, "train_gpt: %s\n", error.what());
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  }
+  return kImpossible;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Environment environment = read_environment();
+  const bool speaks = environment.launcher_rank.value_or(0) == 0;
+  try {
+    set_log_level(environment.log_level);
+    const auto options = train_gpt::parse_options(argc, argv, speaks);
+    if (!options) return 0;
+    const train_gpt::Plan plan = train_gpt::make_plan(*options);
+    const train::Corpus corpus = train::load_corpus(options->data);
+    const train::CorpusSplit text = train::split_corpus(corpus.bytes, options->val_fraction, options->seq_len,
+                                                        options->global_batch, options->data);
+    if (speaks && corpus.num_skipped > 0) {
+      log_info("--data " + options->data + ": " + std::to_string(corpus.num_skipped) +
+               " files skipped, which are no text (a NUL byte)");
+    }
+    if (speaks && plan.ranks_on_host * plan.num_threads > plan.num_cores) {
+      log_warn(std::to_string(plan.ranks_on_host) + " ranks x " + std::to_string(plan.num_threads) + " threads on " +
+               std::to_string(plan.num_cores) + " cores: they take turns, which is slow");
+    }
+    comm::run_world(plan.world, [&](comm::World& world) { train_gpt::run_rank(world, plan, text); });
+    return 0;
+  } catch (const ConfigError& error) {
+    return refuse(error, speaks);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "train_gpt: not enough memory\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_gpt: %s\n", error.what());
+  }
+  return kFailed;
+}

@@ -1,0 +1,164 @@
+#include "examples/train_gpt/options.h"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+
+#include "runtime/core/error.h"
+
+namespace sixfold::train_gpt {
+
+namespace {
+
+constexpr auto kNoLimit = std::numeric_limits<int64_t>::max();
+
+// Refuses, before CLI11 converts it, what is no number of type T or lies outside of [min, max].
+template <typename T>
+CLI::Validator number(const std::string& flag, T min, T max, const std::string& allowed) {
+  const auto check = [=](const std::string& text) {
+    T value{};
+    if (!CLI::detail::lexical_cast(text, value) || !(value >= min && value <= max)) {
+      throw ConfigError(flag + " " + text + ": allowed values are " + allowed);
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator one_of(const std::string& flag, const std::vector<std::string>& names) {
+  const auto check = [=](const std::string& text) {
+    if (std::find(names.begin(), names.end(), text) != names.end()) return std::string();
+    throw ConfigError(flag + " " + text + ": allowed values are " + CLI::detail::join(names, ", "));
+  };
+  return CLI::Validator(check, "");
+}
+
+// Adds options of one group of the help text.
+class Group {
+ public:
+  Group(CLI::App& app, std::string name) : app_(app), name_(std::move(name)) {}
+
+  template <typename T>
+  void whole(const std::string& flag, T& value, T min, const std::string& text) {
+    const T max = static_cast<T>(std::min<uint64_t>(kNoLimit, std::numeric_limits<T>::max()));
+    add(flag, value, text)->check(number(flag, min, max, "whole numbers from " + std::to_string(min) + " on"));
+  }
+  template <typename T>
+  void real(const std::string& flag, T& value, T min, T max, const std::string& allowed, const std::string& text) {
+    add(flag, value, text)->check(number(flag, min, max, allowed));
+  }
+  template <typename T>
+  void real_without_default(const std::string& flag, std::optional<T>& value, T min, T max, const std::string& allowed,
+                            const std::string& text) {
+    app_.add_option(flag, value, text)->group(name_)->check(number(flag, min, max, allowed));
+  }
+  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
+              const std::string& text) {
+    add(flag, value, text + ": " + CLI::detail::join(names, "|"))->check(one_of(flag, names));
+  }
+  void path(const std::string& flag, std::string& value, const std::string& text) {
+    add(flag, value, text)->type_name("FILE");
+  }
+  void flag(const std::string& name, bool& value, const std::string& text) {
+    app_.add_flag(name, value, text + " (default: off)")->group(name_);
+  }
+
+ private:
+  template <typename T>
+  CLI::Option* add(const std::string& flag, T& value, const std::string& text) {
+    return app_.add_option(flag, value, text)->capture_default_str()->group(name_);
+  }
+
+  CLI::App& app_;
+  std::string name_;
+};
+
+constexpr float kMaxFloat = std::numeric_limits<float>::max();
+constexpr double kMaxMegabytes = 1e6;
+constexpr double kMaxSeconds = 1e6;
+
+void add_data(CLI::App& app, Options& o) {
+  Group group(app, "Data");
+  group.path("--data", o.data, "Text to train on: a file, or a folder (all text files in and below it)");
+  group.real("--val-fraction", o.val_fraction, 0.0, 0.9, "0 (nothing is held out) to 0.9",
+             "Share of the text, at its end, held out for the validation loss");
+  group.flag("--no-shuffle", o.no_shuffle, "Take the text in its order");
+}
+
+void add_model(CLI::App& app, Options& o) {
+  Group group(app, "Model (GPT-2, one token a byte)");
+  group.whole<int64_t>("--layers", o.layers, 1, "Blocks");
+  group.whole<int64_t>("--heads", o.heads, 1, "Attention heads; must divide --dim");
+  group.whole<int64_t>("--dim", o.dim, 1, "Channels");
+  group.whole<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row");
+  group.real("--dropout", o.dropout, 0.0f, std::nextafter(1.0f, 0.0f), "0 <= dropout < 1", "Dropout probability");
+  group.whole<uint64_t>("--seed", o.seed, 0, "Keys initial weights, order of the data, dropout and the sample");
+}
+
+void add_training(CLI::App& app, Options& o) {
+  Group group(app, "Training");
+  group.whole<int64_t>("--steps", o.steps, 1, "Optimizer steps");
+  group.whole<int64_t>("--global-batch", o.global_batch, 1, "Rows of one step, of all ranks together");
+  group.whole<int64_t>("--micro-batch", o.micro_batch, 0,
+                       "Rows that a rank takes at a time, gradients are accumulated; 0: all of its rows");
+  group.choice("--optimizer", o.optimizer, {"adamw", "sgd"}, "Optimizer");
+  group.real("--lr", o.lr, 0.0f, kMaxFloat, "numbers from 0 on", "Highest learning rate");
+  group.real_without_default("--min-lr", o.min_lr, 0.0f, kMaxFloat, "numbers from 0 on",
+                             "Learning rate of the last step (default: --lr / 10)");
+  group.whole<int64_t>("--warmup", o.warmup, 0, "Steps of linear warm-up; half a cosine down to --min-lr follows");
+  group.real("--weight-decay", o.weight_decay, 0.0f, kMaxFloat, "numbers from 0 on", "Decay of matrices");
+  group.real("--clip", o.clip, 0.0, 1e30, "numbers from 0 on", "Gradients are clipped to this norm; 0: never");
+}
+
+void add_parallel(CLI::App& app, Options& o) {
+  Group group(app, "Ranks and communication");
+  group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
+  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as there are");
+  group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
+  group.choice("--comm", o.comm, {"own", "mpi"}, "Collectives: our own, or MPI's for comparison");
+  group.choice("--algorithm", o.algorithm, {"auto", "ring", "tree", "direct"}, "Algorithm of our own collectives");
+  group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
+             "MiB of gradients that travel together; 0: each parameter alone");
+  group.flag("--no-overlap", o.no_overlap, "Reduce gradients after backward instead of while it goes on");
+  group.flag("--deterministic", o.deterministic,
+             "The same bits for every bucket size, with or without overlap, threads or processes");
+  group.whole<int64_t>("--check-replicas", o.check_replicas, 0,
+                       "Compare the ranks' weights every so many steps; 0: never");
+  group.real("--timeout", o.timeout, 0.001, kMaxSeconds, "0.001 to 1000000",
+             "Seconds without any progress after which a wait is an error");
+}
+
+void add_output(CLI::App& app, Options& o) {
+  Group group(app, "Output");
+  group.whole<int64_t>("--eval-every", o.eval_every, 0, "Steps between validation losses; 0: only at the end");
+  group.whole<int64_t>("--eval-windows", o.eval_windows, 1, "Held-out rows that a validation loss is taken over");
+  group.whole<int64_t>("--sample", o.sample, 0, "Bytes of text to generate at the end");
+  group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
+  group.path("--dump", o.dump, "Write gradients of step 1 and final weights as safetensors (default: none)");
+  group.flag("--quiet", o.quiet, "Print nothing but the validation loss");
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, const char* const* argv, bool speaks) {
+  Options options;
+  CLI::App app("Trains a GPT on the bytes of a text, on one rank or many.");
+  app.get_formatter()->column_width(32);
+  app.get_help_ptr()->group("Help");
+  add_data(app, options);
+  add_model(app, options);
+  add_training(app, options);
+  add_parallel(app, options);
+  add_output(app, options);
+  app.set_config("--config", "", "Read options from this file: lines such as steps = 300")->group("Help");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    if (speaks) app.exit(help);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(std::string(error.what()) + " (--help lists the options)");
+  }
+  return options;
+}
+
+}  // namespace sixfold::train_gpt

@@ -1,0 +1,58 @@
+// The options of train_gpt, as the user gives them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sixfold::train_gpt {
+
+/// Defaults are what --help shows.
+struct Options {
+  // data
+  std::string data = "/usr/include/eigen3";  // real text that is there after installing the build dependencies
+  double val_fraction = 0.05;
+  bool no_shuffle = false;
+  // model
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t dim = 128;
+  int64_t seq_len = 128;
+  float dropout = 0;
+  uint64_t seed = 1;
+  // training
+  int64_t steps = 300;
+  int64_t global_batch = 24;
+  int64_t micro_batch = 0;
+  std::string optimizer = "adamw";
+  float lr = 2e-3f;
+  std::optional<float> min_lr;  // default: a tenth of lr
+  int64_t warmup = 20;
+  float weight_decay = 0.1f;
+  double clip = 1;
+  // parallel
+  int ranks = 0;
+  int dp = 0;
+  double bucket_mb = 25;
+  bool no_overlap = false;
+  std::string comm = "own";
+  std::string algorithm = "auto";
+  bool deterministic = false;
+  int threads = 0;
+  double timeout = 120;
+  int64_t check_replicas = 0;
+  // output
+  int64_t eval_every = 0;
+  int64_t eval_windows = 64;
+  int64_t sample = 200;
+  std::string log;
+  std::string dump;
+  bool quiet = false;
+};
+
+/// Options of the command line and of the file that --config names (the command line wins). Empty after --help, whose
+/// text goes to stdout where `speaks` is set. Throws ConfigError for an unknown flag and for a value that no run could
+/// have; whether the values fit together is plan.h's matter.
+std::optional<Options> parse_options(int argc, const char* const* argv, bool speaks);
+
+}  // namespace sixfold::train_gpt

@@ -1,0 +1,113 @@
+#include "examples/train_gpt/plan.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/core/env.h"
+
+namespace sixfold::train_gpt {
+
+namespace {
+
+comm::WorldOptions world_options(const Options& options) {
+  comm::WorldOptions world;
+  world.num_ranks = options.ranks;
+  world.backend = options.comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
+  world.algorithm = options.algorithm == "auto" ? comm::Algorithm::Auto : comm::parse_algorithm(options.algorithm);
+  world.deterministic = options.deterministic;
+  world.timeout_s = options.timeout;
+  if (world.backend == comm::BackendKind::Mpi && world.algorithm != comm::Algorithm::Auto) {
+    throw ConfigError("--algorithm " + options.algorithm +
+                      ": not together with --comm mpi, which has its own (allowed: auto)");
+  }
+  comm::check_world_options(world);
+  return world;
+}
+
+models::GptConfig model_config(const Options& options) {
+  models::GptConfig model;
+  model.num_layers = options.layers;
+  model.num_heads = options.heads;
+  model.dim = options.dim;
+  model.seq_len = options.seq_len;
+  model.vocab_size = train::kNumByteTokens;
+  model.dropout = options.dropout;
+  model.seed = options.seed;
+  model.validate();
+  return model;
+}
+
+train::TrainerOptions trainer_options(const Options& options, int dp_size) {
+  train::TrainerOptions trainer;
+  trainer.seq_len = options.seq_len;
+  trainer.share.global_batch = options.global_batch;
+  trainer.share.dp_size = dp_size;
+  trainer.share.micro_batch = options.micro_batch;
+  if (options.micro_batch == 0) trainer.share.micro_batch = std::max<int64_t>(trainer.share.rows_per_rank(), 1);
+  train::check_batch_share(trainer.share);
+  trainer.lr.peak = options.lr;
+  trainer.lr.floor = options.min_lr.value_or(options.lr / 10);
+  if (trainer.lr.floor > trainer.lr.peak) {
+    std::ostringstream text;
+    text << "--min-lr " << trainer.lr.floor << ": allowed values are 0 to --lr, that is " << trainer.lr.peak;
+    throw ConfigError(text.str());
+  }
+  trainer.lr.warmup_steps = options.warmup;
+  trainer.lr.num_steps = options.steps;
+  trainer.clip_norm = options.clip;
+  trainer.check_replicas_every = options.check_replicas;
+  return trainer;
+}
+
+int usable_cores() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
+}
+
+int count_ranks_on_host(const Options& options) {
+  if (options.ranks > 0) return options.ranks;
+  const Environment environment = read_environment();
+  return std::max(environment.launcher_local_size.value_or(environment.launcher_world_size.value_or(1)), 1);
+}
+
+// A file that can only be written at the end should not fail there.
+void check_writable(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  if (std::filesystem::is_directory(path)) throw ConfigError(std::string(flag) + " " + path + ": is a folder");
+  if (access(parent.c_str(), W_OK | X_OK) != 0) {
+    throw ConfigError(std::string(flag) + " " + path + ": no file can be created in " + parent.string());
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const Options& options) {
+  Plan plan;
+  plan.options = options;
+  plan.world = world_options(options);
+  plan.mesh.dp = options.dp;
+  plan.mesh = parallel::resolve_mesh(plan.mesh, comm::planned_world_size(plan.world));
+  plan.model = model_config(options);
+  plan.strategy.bucket_bytes = std::llround(options.bucket_mb * (1 << 20));
+  plan.strategy.overlap = !options.no_overlap;
+  plan.strategy.deterministic = options.deterministic;
+  plan.optimizer.kind = train::parse_optimizer(options.optimizer);
+  plan.optimizer.weight_decay = options.weight_decay;
+  plan.trainer = trainer_options(options, plan.mesh.dp);
+  plan.num_cores = usable_cores();
+  plan.ranks_on_host = count_ranks_on_host(options);
+  const int threads_by_default =
+      read_environment().omp_num_threads.value_or(std::max(plan.num_cores / plan.ranks_on_host, 1));
+  plan.num_threads = options.threads > 0 ? options.threads : threads_by_default;
+  check_writable("--log", options.log);
+  check_writable("--dump", options.dump);
+  return plan;
+}
+
+}  // namespace sixfold::train_gpt

@@ -1,0 +1,31 @@
+// What a run will do: the options, checked against one another and against the machine. Made before anything is
+// allocated and before MPI starts, the same on all ranks.
+#pragma once
+
+#include "examples/train_gpt/options.h"
+#include "models/config.h"
+#include "runtime/comm/world.h"
+#include "runtime/parallel/mesh.h"
+#include "runtime/parallel/strategy.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/trainer.h"
+
+namespace sixfold::train_gpt {
+
+struct Plan {
+  Options options;
+  comm::WorldOptions world;
+  parallel::MeshShape mesh;
+  models::GptConfig model;
+  parallel::StrategyOptions strategy;
+  train::OptimizerOptions optimizer;
+  train::TrainerOptions trainer;  // share.dp_rank is each rank's own
+  int num_threads = 1;            // of a rank's kernels
+  int num_cores = 1;              // that this process may run on
+  int ranks_on_host = 1;          // that share them
+};
+
+/// Throws ConfigError naming flag, value and allowed values.
+Plan make_plan(const Options& options);
+
+}  // namespace sixfold::train_gpt

@@ -1,0 +1,201 @@
+#include "examples/train_gpt/run.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "examples/train_gpt/dump.h"
+#include "kernels/gemm_rate.h"
+#include "models/gpt.h"
+#include "models/sample.h"
+#include "runtime/core/env.h"
+#include "runtime/parallel/check_replicas.h"
+#include "runtime/parallel/ddp.h"
+#include "runtime/parallel/init.h"
+#include "runtime/train/console.h"
+#include "runtime/train/report.h"
+#include "runtime/train/scalar_sum.h"
+#include "runtime/train/step_log.h"
+
+namespace sixfold::train_gpt {
+
+namespace {
+
+// mpirun gives its processes a terminal of their own, whatever its output goes to: plain lines there.
+bool stdout_is_live() {
+  const Environment environment = read_environment();
+  return isatty(STDOUT_FILENO) == 1 && !environment.no_color && !environment.launcher_world_size;
+}
+
+// The run of one rank: its parts, made in the order in which they need one another, and its phases.
+class Run {
+ public:
+  Run(comm::World& world, const Plan& plan, const train::CorpusSplit& text)
+      : world_(world),
+        plan_(plan),
+        train_windows_(text.train, plan.options.seq_len),
+        eval_windows_(text.validation, plan.options.seq_len),
+        context_{world.memory(), plan.num_threads},
+        mesh_(world.group(), plan.mesh),
+        model_(plan.model),
+        strategy_(model_.units(), world.memory(), mesh_.dp_group(), plan.strategy),
+        optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), world.memory())),
+        order_(train_windows_.count(), plan.options.global_batch, plan.options.seed, !plan.options.no_shuffle),
+        trainer_({world, mesh_.dp_group(), model_.units(), strategy_, *optimizer_, context_}, trainer_options(),
+                 [this](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
+                   train_windows_.copy(order_.window(step, row), tokens, targets);
+                 }),
+        console_(std::cout, {stdout_is_live(), plan.options.steps}) {}
+
+  void run() {
+    const Options& options = plan_.options;
+    if (prints()) print_start();
+    if (!options.quiet || !options.log.empty()) measure_gemm();
+    world_.comm_table().reset();  // the table is about training, not about how ranks met
+    strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
+    if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
+    if (!options.dump.empty()) {
+      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, world_.memory(), is_first());
+    }
+    for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
+    finish();
+  }
+
+ private:
+  bool is_first() const { return world_.rank() == 0; }
+  bool prints() const { return is_first() && !plan_.options.quiet; }
+
+  train::TrainerOptions trainer_options() {
+    train::TrainerOptions options = plan_.trainer;
+    options.share.dp_rank = mesh_.coordinates().dp;
+    return options;
+  }
+
+  void print_start() {
+    const Options& o = plan_.options;
+    char text[400];
+    std::snprintf(text, sizeof(text),
+                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads\n"
+                  "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
+                  static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
+                  static_cast<double>(model_.num_parameters()) / 1e6, world_.size(), world_.kind().c_str(),
+                  plan_.num_threads, o.data.c_str(), static_cast<long long>(train_windows_.count()),
+                  static_cast<long long>(o.seq_len), static_cast<long long>(eval_windows_.count()),
+                  static_cast<long long>(order_.steps_per_epoch()));
+    console_.line(text);
+  }
+
+  // All ranks at once, since that is how they train; in a Memory of its own, so that peaks are those of training.
+  void measure_gemm() {
+    Memory scratch;
+    kernels::Context context{scratch, plan_.num_threads};
+    world_.group().barrier();
+    const double gflops = kernels::measure_gemm_rate(context);
+    summary_.gemm_gflops = train::sum_over_ranks(world_.group(), gflops, "gemm_rate");
+  }
+
+  void train_step(int64_t step) {
+    const auto after_gradients = [this](int64_t at) {
+      if (dump_ && at == 1) dump_->gradients();
+    };
+    const train::StepResult result = trainer_.step(after_gradients);
+    if (step > 1 || plan_.options.steps == 1) {  // the first step touches fresh memory and may write the dump
+      seconds_ += result.seconds;
+      num_tokens_ += result.num_tokens;
+    }
+    if (log_) log_->step(result);
+    if (prints()) console_.step(result);
+    const int64_t every = plan_.options.eval_every;
+    if (step == plan_.options.steps || (every > 0 && step % every == 0)) evaluate(step);
+  }
+
+  void evaluate(int64_t step) {
+    if (eval_windows_.count() == 0) return;
+    // Rows from all over the held-out tail.
+    const int64_t num_rows = std::min(plan_.options.eval_windows, eval_windows_.count());
+    const auto fill_row = [&](int64_t, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
+      eval_windows_.copy(row * eval_windows_.count() / num_rows, tokens, targets);
+    };
+    const double loss = trainer_.evaluate(fill_row, num_rows);
+    summary_.evaluations.push_back({step, loss});
+    if (!is_first() || (plan_.options.quiet && step < plan_.options.steps)) return;
+    char text[100];
+    std::snprintf(text, sizeof(text), "validation loss %.4f nats per byte after step %lld (%lld rows)", loss,
+                  static_cast<long long>(step), static_cast<long long>(num_rows));
+    console_.line(text);
+  }
+
+  void finish() {
+    const Options& options = plan_.options;
+    const double steps = static_cast<double>(std::max<int64_t>(options.steps - 1, 1));
+    summary_.num_steps = trainer_.num_steps();
+    summary_.num_skipped = trainer_.num_skipped();
+    summary_.num_ranks = world_.size();
+    summary_.num_threads = plan_.num_threads;
+    summary_.num_parameters = model_.num_parameters();
+    summary_.step_seconds = seconds_ / steps;
+    summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
+    summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
+    summary_.comm = world_.comm_table().rows();
+    summary_.memory =
+        train::replicated_memory_rows(world_.memory(), model_.num_parameters(),
+                                      train::moments_per_element(plan_.optimizer.kind), plan_.strategy.deterministic);
+    // After the tables are taken, so that they show training only.
+    summary_.weights_hash = parallel::hash_weights(model_.units(), strategy_, world_.memory());
+    if (dump_) dump_->weights();
+    if (log_) log_->summary(summary_);
+    if (prints()) print_end();
+  }
+
+  std::string generate() {
+    models::SampleOptions sampling;
+    sampling.num_tokens = plan_.options.sample;
+    sampling.seed = plan_.options.seed;
+    std::string text;
+    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling)) text += static_cast<char>(token);
+    return text;
+  }
+
+  void print_end() {
+    if (plan_.options.sample > 0) {
+      std::cout << "\nsample\n" << train::printable(generate()) << "\n";
+    }
+    std::cout << "\n";
+    train::print_comm_table(std::cout, summary_);
+    std::cout << "\n";
+    train::print_memory_table(std::cout, summary_);
+    std::cout << "\n";
+    train::print_speed(std::cout, summary_);
+    if (summary_.num_skipped > 0) {
+      std::cout << summary_.num_skipped << " of " << summary_.num_steps << " steps skipped: gradient not finite\n";
+    }
+    std::cout << std::flush;
+  }
+
+  comm::World& world_;
+  const Plan& plan_;
+  const train::Windows train_windows_, eval_windows_;
+  kernels::Context context_;
+  parallel::Mesh mesh_;
+  models::Gpt model_;
+  parallel::Ddp strategy_;
+  std::unique_ptr<train::Optimizer> optimizer_;
+  const train::BatchOrder order_;
+  train::Trainer trainer_;
+  train::Console console_;
+  std::unique_ptr<train::StepLog> log_;  // rank 0 with --log
+  std::unique_ptr<Dump> dump_;           // with --dump
+  train::RunSummary summary_;
+  double seconds_ = 0;      // of the steps that speed is taken from
+  int64_t num_tokens_ = 0;  // in these
+};
+
+}  // namespace
+
+void run_rank(comm::World& world, const Plan& plan, const train::CorpusSplit& text) {
+  Run(world, plan, text).run();
+}
+
+}  // namespace sixfold::train_gpt

@@ -1,0 +1,39 @@
+// Optimizers: what turns gradients into new parameters, on the pieces of the parameters that this rank updates.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "runtime/parallel/strategy.h"
+
+namespace sixfold::train {
+
+enum class OptimizerKind : uint8_t { AdamW, Sgd };
+std::string_view optimizer_name(OptimizerKind kind);
+/// Throws ConfigError with the allowed names.
+OptimizerKind parse_optimizer(std::string_view name);
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::AdamW;
+  float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;  // AdamW
+  float weight_decay = 0.1f;                       // of segments that decay (matrices), decoupled from the gradient
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// Updates the value of every segment in place from its gradient times `gradient_scale`. Local: no rank waits.
+  virtual void update(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments, float lr,
+                      float gradient_scale) = 0;
+};
+
+/// f32 moments that an optimizer keeps for each element that the rank updates: AdamW 2, SGD 0.
+int moments_per_element(OptimizerKind kind);
+
+/// `state_elements` as Strategy::state_elements() says; the state is taken from `memory`, Category::Optimizer, zeroed.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, int64_t state_elements, Memory& memory);
+
+}  // namespace sixfold::train

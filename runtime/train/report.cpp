@@ -1,0 +1,101 @@
+#include "runtime/train/report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace sixfold::train {
+
+namespace {
+
+std::string fixed(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+std::string megabytes(double bytes) {
+  return fixed(bytes / 1e6, 3);
+}
+
+std::string percent(double share) {
+  return fixed(100 * share, 1) + "%";
+}
+
+}  // namespace
+
+std::vector<MemoryRow> replicated_memory_rows(const Memory& memory, int64_t num_parameters, int moments_per_element,
+                                              bool accumulator) {
+  const double parameter_bytes = static_cast<double>(num_parameters) * sizeof(float);
+  std::vector<MemoryRow> rows;
+  for (Category category : kAllCategories) {
+    MemoryRow& row = rows.emplace_back();
+    row.category = category;
+    row.peak_bytes = memory.peak_bytes(category);
+    if (category == Category::Parameters) row.predicted_bytes = parameter_bytes;
+    if (category == Category::Gradients) row.predicted_bytes = parameter_bytes * (accumulator ? 2 : 1);
+    if (category == Category::Optimizer) row.predicted_bytes = parameter_bytes * moments_per_element;
+  }
+  return rows;
+}
+
+void print_columns(std::ostream& out, const std::vector<std::vector<std::string>>& rows, size_t num_left) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string blanks(widths[c] - row[c].size(), ' ');
+      line += (c ? "  " : "") + (c < num_left ? row[c] + blanks : blanks + row[c]);
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    out << line << "\n";
+  }
+}
+
+void print_comm_table(std::ostream& out, const RunSummary& summary) {
+  if (summary.num_ranks == 1) {
+    out << "communication: none (one rank)\n";
+    return;
+  }
+  const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
+  std::vector<std::vector<std::string>> rows = {{"tag", "primitive", "algorithm", "calls", "MB", "sent MB", "predicted",
+                                                 "ms", "exposed ms", "algbw", "busbw", "share"}};
+  for (const comm::CommRow& row : summary.comm) {
+    const bool counts_links = row.backend == "own";
+    const double algbw = row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds / 1e9 : 0;
+    const double exposed = row.exposed_seconds / steps;
+    const std::string algorithm = counts_links ? std::string(comm::algorithm_name(row.algorithm)) : row.backend;
+    rows.push_back({row.tag, std::string(comm::primitive_name(row.primitive)), algorithm,
+                    fixed(static_cast<double>(row.calls) / steps, 2), megabytes(static_cast<double>(row.bytes) / steps),
+                    counts_links ? megabytes(static_cast<double>(row.sent_bytes) / steps) : "-",
+                    counts_links ? megabytes(row.predicted_sent_bytes / steps) : "-",
+                    fixed(row.seconds / steps * 1e3, 3), fixed(exposed * 1e3, 3), fixed(algbw, 2),
+                    fixed(algbw * comm::busbw_factor(row.primitive, row.group_size), 2),
+                    summary.step_seconds > 0 ? percent(exposed / summary.step_seconds) : "-"});
+  }
+  out << "communication of rank 0 per step (algbw, busbw in GB/s; share: exposed part of the step)\n";
+  print_columns(out, rows, 3);
+}
+
+void print_memory_table(std::ostream& out, const RunSummary& summary) {
+  std::vector<std::vector<std::string>> rows = {{"memory", "peak MB", "predicted MB"}};
+  for (const MemoryRow& row : summary.memory) {
+    rows.push_back({std::string(category_name(row.category)), megabytes(static_cast<double>(row.peak_bytes)),
+                    row.predicted_bytes ? megabytes(*row.predicted_bytes) : "-"});
+  }
+  out << "memory of rank 0 at each category's peak\n";
+  print_columns(out, rows, 1);
+}
+
+void print_speed(std::ostream& out, const RunSummary& summary) {
+  const double gflops = summary.tokens_per_second * summary.flops_per_token / 1e9;
+  out << "speed: " << fixed(summary.tokens_per_second, 0) << " tokens/s, " << fixed(summary.step_seconds * 1e3, 1)
+      << " ms a step, " << fixed(gflops, 1) << " GFLOP/s = " << percent(summary.mfu()) << " of the "
+      << fixed(summary.gemm_gflops, 1) << " GFLOP/s that matrix products reach here (" << summary.num_ranks << " x "
+      << summary.num_threads << " threads)\n";
+}
+
+}  // namespace sixfold::train

@@ -1,0 +1,67 @@
+// What a run shows at its end: tables for people. The same numbers go to the log (step_log.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/observe/comm_table.h"
+#include "runtime/core/memory.h"
+
+namespace sixfold::train {
+
+struct MemoryRow {
+  Category category = Category::Other;
+  size_t peak_bytes = 0;
+  std::optional<double> predicted_bytes;  // where there is a formula
+};
+/// The peaks of one rank's memory beside the formulas of a strategy that keeps everything on every rank (DDP): f32
+/// parameters and as many gradients (twice with `accumulator`, where reduced micro-batches are added up in a buffer of
+/// their own), and `moments_per_element` moments of the optimizer. Padding of buckets is not in the formulas.
+std::vector<MemoryRow> replicated_memory_rows(const Memory& memory, int64_t num_parameters, int moments_per_element,
+                                              bool accumulator);
+
+struct Evaluation {
+  int64_t step = 0;  // after so many steps
+  double loss = 0;   // nats per token
+};
+
+/// Of one rank, where it says nothing else.
+struct RunSummary {
+  int64_t num_steps = 0;
+  int64_t num_skipped = 0;              // steps without an update, for a gradient that was not finite
+  std::vector<Evaluation> evaluations;  // the last one at the end of training; none: nothing was held out
+  uint64_t weights_hash = 0;            // over all gathered weights in name order
+  int num_ranks = 1;
+  int num_threads = 1;  // of each rank's kernels
+  int64_t num_parameters = 0;
+  double step_seconds = 0;       // mean, without the first step (where there are more), which touches fresh memory
+  double tokens_per_second = 0;  // of all ranks, over the same steps
+  double flops_per_token = 0;
+  double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run
+  std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
+  std::vector<MemoryRow> memory;
+
+  /// Share of the measured GEMM rate that training reached.
+  double mfu() const { return gemm_gflops > 0 ? tokens_per_second * flops_per_token / (gemm_gflops * 1e9) : 0; }
+  std::optional<double> validation_loss() const {
+    return evaluations.empty() ? std::nullopt : std::optional(evaluations.back().loss);
+  }
+};
+
+/// One line a tag, primitive and algorithm: calls, MB (10^6 bytes), sent MB and predicted sent MB per step of this
+/// rank, time and exposed time per step, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed
+/// share of the step.
+void print_comm_table(std::ostream& out, const RunSummary& summary);
+/// Peak and predicted MB by category.
+void print_memory_table(std::ostream& out, const RunSummary& summary);
+/// Speed: tokens/s, step time, FLOP rate beside the GEMM rate.
+void print_speed(std::ostream& out, const RunSummary& summary);
+
+/// Lays out rows of cells in columns, the first `num_left` of them flush left, the others flush right, two blanks
+/// between.
+void print_columns(std::ostream& out, const std::vector<std::vector<std::string>>& rows, size_t num_left);
+
+}  // namespace sixfold::train

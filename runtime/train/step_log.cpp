@@ -1,0 +1,103 @@
+#include "runtime/train/step_log.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace sixfold::train {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string hexadecimal(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json comm_rows(const RunSummary& summary) {
+  const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
+  Json rows = Json::array();
+  for (const comm::CommRow& row : summary.comm) {
+    const bool counts_links = row.backend == "own";
+    const auto per_step = [&](double value) { return counts_links ? Json(value / steps) : Json(nullptr); };
+    rows.push_back({{"tag", row.tag},
+                    {"primitive", comm::primitive_name(row.primitive)},
+                    {"algorithm", comm::algorithm_name(row.algorithm)},
+                    {"backend", row.backend},
+                    {"group_size", row.group_size},
+                    {"calls_per_step", static_cast<double>(row.calls) / steps},
+                    {"bytes_per_step", static_cast<double>(row.bytes) / steps},
+                    {"sent_bytes_per_step", per_step(static_cast<double>(row.sent_bytes))},
+                    {"predicted_sent_bytes_per_step", per_step(row.predicted_sent_bytes)},
+                    {"ms_per_step", row.seconds / steps * 1e3},
+                    {"exposed_ms_per_step", row.exposed_seconds / steps * 1e3}});
+  }
+  return rows;
+}
+
+Json memory_rows(const RunSummary& summary) {
+  Json rows = Json::array();
+  for (const MemoryRow& row : summary.memory) {
+    rows.push_back({{"category", category_name(row.category)},
+                    {"peak_bytes", row.peak_bytes},
+                    {"predicted_bytes", number_or_null(row.predicted_bytes)}});
+  }
+  return rows;
+}
+
+Json evaluations(const RunSummary& summary) {
+  Json rows = Json::array();
+  for (const Evaluation& evaluation : summary.evaluations) {
+    rows.push_back({{"step", evaluation.step}, {"val_loss", evaluation.loss}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+StepLog::StepLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::trunc) {
+  if (!file_) throw ConfigError("--log " + path.string() + ": cannot be created");
+}
+
+void StepLog::step(const StepResult& result) {
+  const Json object = {{"step", result.step},
+                       {"loss", result.loss},
+                       {"grad_norm", result.grad_norm},
+                       {"lr", result.lr},
+                       {"tokens_per_s", result.tokens_per_second()},
+                       {"step_ms", result.seconds * 1e3},
+                       {"comm_ms", result.comm_seconds * 1e3},
+                       {"exposed_comm_ms", result.exposed_seconds * 1e3}};
+  line(object.dump());
+}
+
+void StepLog::summary(const RunSummary& summary) {
+  const Json object = {{"val_loss", number_or_null(summary.validation_loss())},
+                       {"weights_hash", hexadecimal(summary.weights_hash)},
+                       {"steps", summary.num_steps},
+                       {"skipped_steps", summary.num_skipped},
+                       {"ranks", summary.num_ranks},
+                       {"threads", summary.num_threads},
+                       {"parameters", summary.num_parameters},
+                       {"tokens_per_s", summary.tokens_per_second},
+                       {"step_ms", summary.step_seconds * 1e3},
+                       {"gemm_gflops", summary.gemm_gflops},
+                       {"mfu", summary.mfu()},
+                       {"evaluations", evaluations(summary)},
+                       {"comm", comm_rows(summary)},
+                       {"memory", memory_rows(summary)}};
+  line(Json{{"summary", object}}.dump());
+}
+
+void StepLog::line(const std::string& text) {
+  file_ << text << std::endl;
+  if (!file_) throw ConfigError("--log " + path_.string() + ": cannot be written (is the disk full?)");
+}
+
+}  // namespace sixfold::train

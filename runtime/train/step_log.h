@@ -1,0 +1,38 @@
+// StepLog: a run as JSON lines, for programs. One object a step, one object at the end.
+//
+//   {"step","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","exposed_comm_ms"}
+//   {"summary":
+//   {"val_loss","weights_hash","steps","skipped_steps","ranks","threads","parameters","tokens_per_s","step_ms",
+//                "gemm_gflops","mfu","evaluations":[{"step","val_loss"}],
+//                "comm":[{"tag","primitive","algorithm","backend","group_size","calls_per_step","bytes_per_step",
+//                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step"}],
+//                "memory":[{"category","peak_bytes","predicted_bytes"}]}}
+//
+// Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, or not known. The hash is a
+// string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/train/report.h"
+#include "runtime/train/trainer.h"
+
+namespace sixfold::train {
+
+class StepLog {
+ public:
+  /// Creates the file, or empties it. Throws ConfigError when that fails.
+  explicit StepLog(const std::filesystem::path& path);
+  /// Each line is on disk when the call returns (flushed, not synced), so that a run can be followed.
+  void step(const StepResult& result);
+  void summary(const RunSummary& summary);
+
+ private:
+  void line(const std::string& text);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace sixfold::train

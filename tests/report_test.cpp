@@ -1,0 +1,217 @@
+// What a run prints and logs: tables, JSON lines, progress.
+#include "runtime/train/report.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/train/console.h"
+#include "runtime/train/step_log.h"
+
+namespace sixfold::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Ten steps of 200 ms. An AllReduce of 3 MB a step on 4 ranks, 4.5 MB sent, 10 ms of which 6 ms are exposed.
+RunSummary example() {
+  RunSummary summary;
+  summary.num_steps = 10;
+  summary.num_ranks = 4;
+  summary.num_threads = 2;
+  summary.num_parameters = 750'000;
+  summary.step_seconds = 0.2;
+  summary.tokens_per_second = 5000;
+  summary.flops_per_token = 4e6;
+  summary.gemm_gflops = 50;
+  summary.evaluations = {{5, 3.5}, {10, 2.25}};
+  summary.weights_hash = 0x00ab'cdef'0123'4567;
+  comm::CommRow row;
+  row.tag = "dp.grads";
+  row.primitive = comm::Primitive::AllReduce;
+  row.algorithm = comm::Algorithm::Ring;
+  row.backend = "own";
+  row.group_size = 4;
+  row.calls = 20;
+  row.bytes = 30'000'000;
+  row.sent_bytes = 45'000'000;
+  row.predicted_sent_bytes = 45'000'000;
+  row.seconds = 0.1;
+  row.exposed_seconds = 0.06;
+  summary.comm = {row};
+  row.backend = "mpi";
+  row.tag = "dp.other";
+  summary.comm.push_back(row);
+  summary.memory = {{Category::Parameters, 3'000'000, 3e6}, {Category::Activations, 1'500, std::nullopt}};
+  return summary;
+}
+
+// Lines, each cut at blanks.
+std::vector<std::vector<std::string>> words_of(const std::string& text) {
+  std::vector<std::vector<std::string>> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    lines.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  return lines;
+}
+
+TEST(Report, CommunicationTable) {
+  std::ostringstream out;
+  print_comm_table(out, example());
+  const auto lines = words_of(out.str());
+  ASSERT_EQ(lines.size(), 4u);
+  // algbw = 30 MB / 0.1 s; busbw = algbw x 2 x 3 / 4; share = 6 ms / 200 ms
+  EXPECT_EQ(lines[2], (std::vector<std::string>{"dp.grads", "all_reduce", "ring", "2.00", "3.000", "4.500", "4.500",
+                                                "10.000", "6.000", "0.30", "0.45", "3.0%"}));
+  // MPI does not tell what it sends.
+  EXPECT_EQ(lines[3], (std::vector<std::string>{"dp.other", "all_reduce", "mpi", "2.00", "3.000", "-", "-", "10.000",
+                                                "6.000", "0.30", "0.45", "3.0%"}));
+  RunSummary alone = example();
+  alone.num_ranks = 1;
+  std::ostringstream none;
+  print_comm_table(none, alone);
+  EXPECT_EQ(none.str(), "communication: none (one rank)\n");
+}
+
+TEST(Report, MemoryAndSpeed) {
+  std::ostringstream out;
+  print_memory_table(out, example());
+  const auto lines = words_of(out.str());
+  EXPECT_EQ(lines.at(2), (std::vector<std::string>{"parameters", "3.000", "3.000"}));
+  EXPECT_EQ(lines.at(3), (std::vector<std::string>{"activations", "0.002", "-"}));
+  std::ostringstream speed;
+  print_speed(speed, example());
+  // 5000 tokens/s x 4 MFLOP = 20 GFLOP/s of 50
+  EXPECT_EQ(
+      speed.str(),
+      "speed: 5000 tokens/s, 200.0 ms a step, 20.0 GFLOP/s = 40.0% of the 50.0 GFLOP/s that matrix products reach "
+      "here (4 x 2 threads)\n");
+  EXPECT_DOUBLE_EQ(example().mfu(), 0.4);
+}
+
+TEST(Report, ColumnsLineUp) {
+  std::ostringstream out;
+  print_columns(out, {{"a", "bb", "c"}, {"aaa", "b", "1234"}}, 2);
+  EXPECT_EQ(out.str(), "a    bb     c\naaa  b   1234\n");
+}
+
+TEST(Report, MemoryFormulas) {
+  Memory memory;
+  const auto block = memory.allocate(400, Category::Gradients);
+  for (const bool accumulator : {false, true}) {
+    for (const MemoryRow& row : replicated_memory_rows(memory, 100, 2, accumulator)) {
+      const double gradients = accumulator ? 800 : 400;
+      switch (row.category) {
+        case Category::Parameters:
+          EXPECT_EQ(row.predicted_bytes, 400);
+          break;
+        case Category::Gradients:
+          EXPECT_EQ(row.predicted_bytes, gradients);
+          break;
+        case Category::Optimizer:
+          EXPECT_EQ(row.predicted_bytes, 800);
+          break;
+        default:
+          EXPECT_FALSE(row.predicted_bytes.has_value());
+      }
+      EXPECT_EQ(row.peak_bytes, row.category == Category::Gradients ? 400u : 0u);
+    }
+  }
+}
+
+TEST(StepLog, WritesOneObjectAStepAndASummary) {
+  const auto path = std::filesystem::temp_directory_path() / ("sixfold_log_" + std::to_string(getpid()));
+  StepResult step;
+  step.step = 3;
+  step.loss = 2.5;
+  step.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  step.lr = 0.5f;
+  step.num_tokens = 100;
+  step.seconds = 0.25;
+  step.comm_seconds = 0.05;
+  step.exposed_seconds = 0.01;
+  {
+    StepLog log(path);
+    log.step(step);
+    log.summary(example());
+  }
+  std::ifstream file(path);
+  std::string first, second;
+  std::getline(file, first);
+  std::getline(file, second);
+  std::filesystem::remove(path);
+  EXPECT_EQ(first,
+            R"({"step":3,"loss":2.5,"grad_norm":null,"lr":0.5,"tokens_per_s":400.0,"step_ms":250.0,"comm_ms":50.0,)"
+            R"("exposed_comm_ms":10.0})");
+  const Json summary = Json::parse(second).at("summary");
+  EXPECT_EQ(summary.at("val_loss"), 2.25);
+  EXPECT_EQ(summary.at("weights_hash"), "00abcdef01234567");
+  EXPECT_EQ(summary.at("evaluations").dump(), R"([{"step":5,"val_loss":3.5},{"step":10,"val_loss":2.25}])");
+  EXPECT_EQ(summary.at("comm").at(0).dump(),
+            R"({"tag":"dp.grads","primitive":"all_reduce","algorithm":"ring","backend":"own","group_size":4,)"
+            R"("calls_per_step":2.0,"bytes_per_step":3000000.0,"sent_bytes_per_step":4500000.0,)"
+            R"("predicted_sent_bytes_per_step":4500000.0,"ms_per_step":10.0,"exposed_ms_per_step":6.0})");
+  EXPECT_TRUE(summary.at("comm").at(1).at("sent_bytes_per_step").is_null());
+  EXPECT_EQ(summary.at("memory").dump(),
+            R"([{"category":"parameters","peak_bytes":3000000,"predicted_bytes":3000000.0},)"
+            R"({"category":"activations","peak_bytes":1500,"predicted_bytes":null}])");
+  EXPECT_THROW(StepLog("/nonexistent/folder/log"), ConfigError);
+}
+
+StepResult step_result(int64_t step) {
+  StepResult result;
+  result.step = step;
+  result.loss = 2.5;
+  result.grad_norm = 1.25;
+  result.lr = 0.001f;
+  result.num_tokens = 500;
+  result.seconds = step == 1 ? 100 : 2;  // the first is slow, and says nothing about the others
+  return result;
+}
+
+TEST(Console, PlainLinesAreTwentyOrSo) {
+  std::ostringstream out;
+  Console console(out, {false, 200});
+  for (int64_t step = 1; step <= 200; ++step) console.step(step_result(step));
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 21);  // 1, 10, 20, .. 200
+  EXPECT_NE(text.find("step 190/200  loss 2.5000  norm 1.250  lr 1.00e-03  250 tokens/s  left 0:20\n"),
+            std::string::npos);
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+}
+
+TEST(Console, ALiveLineIsRewrittenAndEndsBeforeOtherText) {
+  std::ostringstream out;
+  Console console(out, {true, 3});
+  console.step(step_result(1));
+  console.step(step_result(2));
+  console.line("hello");
+  console.step(step_result(3));
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 3);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // before and after hello, after the last step
+  EXPECT_NE(text.find("\nhello\n\rstep 3/3"), std::string::npos);
+}
+
+TEST(Console, GeneratedBytesAreMadePrintable) {
+  EXPECT_EQ(printable("a\tb\n~ "), "a\tb\n~ ");
+  EXPECT_EQ(printable(std::string_view("\0\x1b\x7f\r", 4)), "????");
+  EXPECT_EQ(printable("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x99\x82"), "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x99\x82");
+  EXPECT_EQ(printable("\xc3z\xa4\xe2\x82"), "?z???");  // cut short, alone, cut off by the end
+}
+
+TEST(Console, Durations) {
+  EXPECT_EQ(format_duration(0), "0:00");
+  EXPECT_EQ(format_duration(59.6), "1:00");
+  EXPECT_EQ(format_duration(725), "12:05");
+  EXPECT_EQ(format_duration(11220), "3:07:00");
+}
+
+}  // namespace
+}  // namespace sixfold::train

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Everything in one go: installs what is missing, builds, runs all tests; then the unit tests once more under
+# AddressSanitizer + UndefinedBehaviorSanitizer and under ThreadSanitizer.
+#
+#   tests/run.sh            all of it
+#   tests/run.sh default    one of default, asan, tsan
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+examples/install.sh
+
+export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+
+run_preset() {
+  local preset=$1
+  shift
+  echo "== $preset: build"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset"
+  echo "== $preset: test"
+  (cd "$(build_folder "$preset")" && ctest --output-on-failure "$@")
+}
+
+build_folder() {
+  if [ "$1" = default ]; then echo build; else echo "build-$1"; fi
+}
+
+# Sanitizers watch the unit tests; the programs that tests start are watched through the same libraries.
+for preset in ${1:-default asan tsan}; do
+  case $preset in
+    default) run_preset default ;;
+    asan | tsan) run_preset "$preset" --label-exclude programs ;;
+    *) echo "unknown: $preset (allowed: default, asan, tsan)" >&2; exit 2 ;;
+  esac
+done

@@ -1,0 +1,347 @@
+// train_gpt as a user starts it: every way of splitting a run over ranks gives the run of one rank, and what cannot be
+// is refused in one message.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/core/rng.h"
+#include "runtime/train/safetensors.h"
+#include "tests/subprocess.h"
+
+namespace sixfold::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kProgram = SIXFOLD_BUILD_DIR "/train_gpt ";
+constexpr int64_t kDim = 32;
+const std::string kModel = "--layers 2 --dim 32 --seq-len 16 --global-batch 12 --dropout 0 --eval-windows 6 ";
+const std::string kSgd = "--steps 20 --optimizer sgd --lr 0.5 --warmup 2 ";
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+int count_of(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// A folder with a text of 20000 bytes, in words, so that there is something to learn.
+class TrainGpt : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = fs::temp_directory_path() / ("sixfold_matrix_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    std::ofstream text(folder_ / "text");
+    for (uint64_t i = 0; i < 5000; ++i) text << "the of a to "[philox_hash(1, i) % 12] << "ring"[i % 4] << "es\n";
+    ASSERT_TRUE(text.flush());
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+
+  static std::string file(const std::string& name) { return (folder_ / name).string(); }
+  static std::string data() { return "--data " + file("text") + " "; }
+
+  // What starts a run of n ranks: threads of one process, or processes where this build has MPI.
+  static std::string launch(bool processes, int n) {
+#ifdef SIXFOLD_MPIRUN
+    if (processes) return mpirun(n) + kProgram;
+#endif
+    EXPECT_FALSE(processes);
+    return kProgram + "--ranks " + std::to_string(n) + " ";
+  }
+  static std::vector<bool> kinds_of_ranks() {
+#ifdef SIXFOLD_MPIRUN
+    return {false, true};
+#else
+    return {false};
+#endif
+  }
+  static Outcome train(const std::string& start, const std::string& options) {
+    const std::string threads = options.find("--threads") == std::string::npos ? "--threads 1 " : "";
+    return run_command(start + kModel + data() + threads + "--quiet --sample 0 " + options);
+  }
+  static std::vector<json> log_of(const std::string& start, const std::string& options) {
+    const Outcome outcome = train(start, options + " --log " + file("log"));
+    EXPECT_EQ(outcome.exit_code, 0) << start << options << "\n" << outcome.output;
+    std::vector<json> objects;
+    std::ifstream log(file("log"));
+    for (std::string line; std::getline(log, line);) objects.push_back(json::parse(line));
+    return objects;
+  }
+
+  static inline fs::path folder_;
+};
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+std::map<std::string, std::vector<float>> read_dump(const std::string& path) {
+  Memory memory;
+  train::SafetensorsFile file(path);
+  std::map<std::string, std::vector<float>> tensors;
+  for (const train::TensorInfo& info : file.tensors()) {
+    const Tensor tensor = Tensor::empty(info.shape, info.dtype, memory, Category::Other);
+    file.read(info.name, tensor);
+    tensors[info.name] = {tensor.data<float>(), tensor.data<float>() + tensor.numel()};
+  }
+  return tensors;
+}
+
+// ||difference|| <= 1e-5 ||reference|| of every tensor. A key bias adds the same to all scores of a query, so its
+// gradient is exactly zero and what is computed is noise: there an absolute bound.
+void expect_same_run(const std::string& path, const std::string& reference_path) {
+  const auto tensors = read_dump(path), reference = read_dump(reference_path);
+  ASSERT_EQ(tensors.size(), reference.size());
+  for (const auto& [name, expected] : reference) {
+    ASSERT_TRUE(tensors.count(name)) << name;
+    std::vector<float> difference = tensors.at(name), base = expected;
+    ASSERT_EQ(difference.size(), base.size());
+    for (size_t i = 0; i < base.size(); ++i) difference[i] -= base[i];
+    if (name.find("c_attn.bias") != std::string::npos) {
+      for (size_t i = kDim; i < 2 * kDim; ++i) {
+        EXPECT_LE(std::abs(difference[i]), 1e-9) << name << " " << i;
+        difference[i] = base[i] = 0;
+      }
+    }
+    EXPECT_LE(norm(difference), 1e-5 * norm(base)) << name;
+    EXPECT_GT(norm(base), 0) << name;
+  }
+}
+
+TEST_F(TrainGpt, EverySplitIsTheRunOfOneRank) {
+  const Outcome reference = train(kProgram, kSgd + "--dump " + file("reference"));
+  ASSERT_EQ(reference.exit_code, 0) << reference.output;
+  EXPECT_EQ(count_of(reference.output, "\n"), 1) << reference.output;  // --quiet: the validation loss
+  EXPECT_EQ(reference.output.rfind("validation loss ", 0), 0u) << reference.output;
+
+  // All of ranks x algorithm; bucket size, overlap and micro-batches change with them, so that every pair of an
+  // algorithm and a bucket size, and of a bucket size and overlap, comes up.
+  const std::vector<std::string> algorithms = {"ring", "tree", "direct"}, buckets = {"0", "0.0625", "64"};
+  size_t i = 0;
+  for (const bool processes : kinds_of_ranks()) {
+    for (int n = processes ? 1 : 2; n <= 4; ++n) {
+      for (size_t a = 0; a < algorithms.size(); ++a, ++i) {
+        std::string options =
+            "--algorithm " + algorithms[a] + " --bucket-mb " + buckets[(a + static_cast<size_t>(n)) % 3];
+        if (i % 2 == 1) options += " --no-overlap";
+        if (i % 3 == 1) options += " --micro-batch 1";
+        if (i % 5 == 2) options += " --check-replicas 3";
+        SCOPED_TRACE(launch(processes, n) + options);
+        const Outcome outcome = train(launch(processes, n), kSgd + options + " --dump " + file("dump"));
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+        expect_same_run(file("dump"), file("reference"));
+      }
+    }
+  }
+#ifdef SIXFOLD_MPIRUN
+  const Outcome yardstick = train(launch(true, 3), kSgd + "--comm mpi --bucket-mb 0.0625 --dump " + file("dump"));
+  ASSERT_EQ(yardstick.exit_code, 0) << yardstick.output;
+  expect_same_run(file("dump"), file("reference"));
+#endif
+}
+
+TEST_F(TrainGpt, AdamWHasTheLossAndTheNormOfOneRank) {
+  const std::vector<json> reference = log_of(kProgram, "--steps 10");
+  ASSERT_EQ(reference.size(), 11u);
+  EXPECT_LT(reference[9]["loss"], reference[0]["loss"]);
+  for (const bool processes : kinds_of_ranks()) {
+    for (int n = 2; n <= 4; ++n) {
+      const std::vector<json> log =
+          log_of(launch(processes, n), "--steps 10 --algorithm " + std::string(n == 3 ? "tree" : "ring"));
+      ASSERT_EQ(log.size(), 11u);
+      for (size_t step = 0; step < 10; ++step) {
+        EXPECT_EQ(log[step]["step"], step + 1);
+        for (const char* what : {"loss", "grad_norm"}) {
+          const double expected = reference[step][what];
+          EXPECT_NEAR(log[step][what], expected, 1e-5 * expected) << n << " ranks, step " << step + 1 << " " << what;
+        }
+      }
+      const double val_loss = reference[10]["summary"]["val_loss"];
+      EXPECT_NEAR(log[10]["summary"]["val_loss"], val_loss, 1e-4 * val_loss);
+    }
+  }
+}
+
+// Bytes counted in the links: 2 (N-1)/N of the gradients, each bucket padded to a multiple of N.
+TEST_F(TrainGpt, SendsWhatTheFormulaSays) {
+  for (int n = 2; n <= 4; ++n) {
+    const std::vector<json> log = log_of(launch(false, n), "--steps 3 --algorithm ring --bucket-mb 64");
+    const json& summary = log.back()["summary"];
+    const int64_t parameter_bytes = summary["parameters"].get<int64_t>() * 4;
+    // 256 x 32 + 16 x 32 + 2 x (12 x 32^2 + 13 x 32) + 2 x 32
+    EXPECT_EQ(parameter_bytes, 4 * 34176);
+    int num_rows = 0;
+    for (const json& row : summary["comm"]) {
+      if (row["tag"] != "dp.grads") continue;
+      ++num_rows;
+      const double padded = std::ceil(static_cast<double>(parameter_bytes) / 4 / n) * 4 * n;
+      EXPECT_EQ(row["calls_per_step"], 1);
+      EXPECT_EQ(row["bytes_per_step"], padded);
+      EXPECT_EQ(row["sent_bytes_per_step"], padded * 2 * (n - 1) / n);
+      EXPECT_EQ(row["predicted_sent_bytes_per_step"], padded * 2 * (n - 1) / n);
+    }
+    EXPECT_EQ(num_rows, 1);
+    for (const json& row : summary["memory"]) {
+      if (row["predicted_bytes"].is_null()) continue;
+      EXPECT_NEAR(row["peak_bytes"], row["predicted_bytes"], 64) << row;  // padding
+    }
+  }
+}
+
+TEST_F(TrainGpt, DeterministicRunsHaveOneHashOfWeights) {
+  const std::string options = "--steps 5 --deterministic --micro-batch 2 ";
+  for (int n : {3, 2}) {
+    const auto hash = [&](bool processes, const std::string& more) {
+      const std::vector<json> log = log_of(launch(processes, n), options + more);
+      return log.empty() ? "none" : log.back()["summary"]["weights_hash"].get<std::string>();
+    };
+    const std::string expected = hash(false, "");
+    EXPECT_EQ(expected.size(), 16u);
+    EXPECT_EQ(hash(false, ""), expected);
+#ifdef SIXFOLD_MPIRUN
+    EXPECT_EQ(hash(true, "--bucket-mb 0"), expected);
+    EXPECT_EQ(hash(true, "--bucket-mb 0.0625 --no-overlap"), expected);
+#endif
+    if (n == 2) continue;  // the whole list once is enough
+    for (const char* bucket : {"0", "0.0625", "64"}) {
+      for (const char* overlap : {"", " --no-overlap"}) {
+        EXPECT_EQ(hash(false, std::string("--bucket-mb ") + bucket + overlap), expected) << bucket << overlap;
+      }
+    }
+    EXPECT_EQ(hash(false, "--threads 2"), expected);
+    EXPECT_NE(hash(false, "--seed 2"), expected);
+  }
+}
+
+TEST_F(TrainGpt, DivergedStepsAreSkippedAndCounted) {
+  const std::vector<json> log = log_of(launch(false, 2), "--steps 6 --optimizer sgd --lr 1e30 --warmup 0 --clip 0");
+  ASSERT_EQ(log.size(), 7u);
+  EXPECT_TRUE(log[0]["grad_norm"].is_number());
+  EXPECT_TRUE(log[5]["grad_norm"].is_null());  // JSON has no NaN
+  EXPECT_EQ(log[6]["summary"]["skipped_steps"], 5);
+}
+
+TEST_F(TrainGpt, OptionsComeFromAFileAndTheCommandLineWins) {
+  std::ofstream(file("config")) << "steps = 4\nno-overlap = true\nlr = 0.01\nwarmup = 0\n";
+  const std::vector<json> log = log_of(kProgram, "--config " + file("config") + " --steps 3");
+  ASSERT_EQ(log.size(), 4u);
+  EXPECT_NEAR(log[0]["lr"], 0.01, 1e-8);
+  EXPECT_NEAR(log[2]["lr"], 0.001, 1e-8);  // a tenth of --lr, unless given
+}
+
+TEST_F(TrainGpt, HelpShowsEveryOption) {
+  const Outcome outcome = run_command(kProgram + "--help");
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* flag :
+       {"--data",          "--layers",         "--heads",      "--dim",        "--seq-len", "--steps",
+        "--global-batch",  "--micro-batch",    "--lr",         "--min-lr",     "--warmup",  "--weight-decay",
+        "--clip",          "--seed",           "--dropout",    "--dp",         "--ranks",   "--bucket-mb",
+        "--no-overlap",    "--optimizer",      "--no-shuffle", "--dump",       "--comm",    "--algorithm",
+        "--deterministic", "--threads",        "--timeout",    "--eval-every", "--sample",  "--log",
+        "--quiet",         "--check-replicas", "--config"}) {
+    EXPECT_NE(outcome.output.find(std::string(flag) + " "), std::string::npos) << flag;
+  }
+  EXPECT_NE(outcome.output.find("--bucket-mb FLOAT=25"), std::string::npos) << outcome.output;
+}
+
+struct Refusal {
+  std::string options;
+  std::vector<std::string> words;  // flag, value, allowed values
+};
+
+std::vector<Refusal> refusals(const std::string& folder) {
+  std::ofstream(folder + "/empty");
+  std::ofstream(folder + "/short") << std::string(100, 'a');
+  return {
+      {"--no-such-flag", {"--no-such-flag", "--help"}},
+      {"stray", {"stray"}},
+      {"--steps abc", {"--steps abc", "whole numbers from 1 on"}},
+      {"--steps 0", {"--steps 0", "whole numbers from 1 on"}},
+      {"--steps -3", {"--steps -3", "whole numbers from 1 on"}},
+      {"--steps", {"--steps"}},
+      {"--lr nan", {"--lr nan", "numbers from 0 on"}},
+      {"--lr 0.1 --min-lr 1", {"--min-lr 1", "0 to --lr", "0.1"}},
+      {"--dropout 1", {"--dropout 1", "0 <= dropout < 1"}},
+      {"--optimizer adam", {"--optimizer adam", "adamw, sgd"}},
+      {"--algorithm pairwise", {"--algorithm pairwise", "auto, ring, tree, direct"}},
+      {"--comm nccl", {"--comm nccl", "own, mpi"}},
+      {"--heads 12", {"--heads 12", "--dim 32", "1, 2, 4, 8, 16, 32"}},
+      {"--dp 3", {"--dp 3", "1 rank"}},
+      {"--micro-batch 5", {"--micro-batch 5", "12", "1, 2, 3, 4, 6, 12"}},
+      {"--deterministic --algorithm ring", {"--algorithm ring", "--deterministic", "direct"}},
+      {"--comm mpi --algorithm ring", {"--algorithm ring", "--comm mpi", "auto"}},
+      {"--timeout 0", {"--timeout 0", "0.001"}},
+      {"--val-fraction 2", {"--val-fraction 2", "0.9"}},
+      {"--data " + folder + "/missing", {"/missing", "no such file"}},
+      {"--data " + folder + "/empty", {"/empty", "empty"}},
+      {"--data " + folder + "/short", {"/short", "95 bytes", "--global-batch 12", "193 bytes"}},
+      {"--config " + folder + "/missing", {"/missing"}},
+      {"--dump /nonexistent/folder/dump", {"--dump", "/nonexistent/folder"}},
+      {"--log " + folder, {"--log", "is a folder"}},
+  };
+}
+
+TEST_F(TrainGpt, RefusesWhatCannotBeInOneLine) {
+  for (const Refusal& refusal : refusals(folder_)) {
+    SCOPED_TRACE(refusal.options);
+    const std::string data_option = refusal.options.find("--data") == std::string::npos ? data() : "";
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run_command(kProgram + kModel + data_option + refusal.options);
+    EXPECT_LT(seconds_since(start), 2);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(count_of(outcome.output, "\n"), 1) << outcome.output;
+    EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
+    for (const std::string& word : refusal.words) {
+      EXPECT_NE(outcome.output.find(word), std::string::npos) << "no " << word << " in: " << outcome.output;
+    }
+  }
+  const Outcome outcome = run_command(kProgram + kModel + data() + "--ranks 8 --heads 12");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
+}
+
+TEST_F(TrainGpt, RefusesOnceUnderMpirun) {
+#ifdef SIXFOLD_MPIRUN
+  const auto start_up = std::chrono::steady_clock::now();
+  run_command(mpirun(4) + "true");
+  const double start_up_s = seconds_since(start_up);
+  const std::vector<Refusal> cases = {
+      {"--dp 3", {"--dp 3", "= 3", "4"}},
+      {"--global-batch 10", {"--global-batch 10", "dp = 4", "8 or 12"}},
+      {"--heads 12", {"--heads 12", "1, 2, 4, 8, 16, 32"}},
+      {"--no-such-flag", {"--no-such-flag"}},
+      {"--ranks 2", {"--ranks 2", "4"}},
+      {"--data " + file("missing"), {"no such file"}},
+  };
+  for (const Refusal& refusal : cases) {
+    SCOPED_TRACE(refusal.options);
+    const std::string data_option = refusal.options.find("--data") == std::string::npos ? data() : "";
+    const std::string model = refusal.options.find("--global-batch") == std::string::npos ? kModel : "";
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run_command(mpirun(4) + kProgram + model + data_option + refusal.options);
+    EXPECT_LT(seconds_since(start), 2 + start_up_s);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+    EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
+    for (const std::string& word : refusal.words) {
+      EXPECT_NE(outcome.output.find(word), std::string::npos) << "no " << word << " in: " << outcome.output;
+    }
+  }
+#else
+  GTEST_SKIP() << "this build has no MPI (SIXFOLD_MPI)";
+#endif
+}
+
+}  // namespace
+}  // namespace sixfold::test
