@@ -33,7 +33,7 @@ struct Options {
   // parallel
   int ranks = 0;
   int dp = 0;
-  double bucket_mb = 25;
+  double bucket_mb = 1;
   bool no_overlap = false;
   std::string comm = "own";
   std::string algorithm = "auto";

@@ -67,6 +67,7 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   set_log_rank(rank);
+  std::shared_ptr<SharedRegion> abort_region;  // outlives the catch below, which tells the others
   AbortState* abort = nullptr;
   try {
     const int on_host = ranks_on_this_host();
@@ -78,8 +79,8 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // every socket is bound before the first message
     std::vector<int> members;
     for (int r = 0; r < size; ++r) members.push_back(r);
-    const auto shared = regions.open("abort", sizeof(AbortState), members);
-    abort = reinterpret_cast<AbortState*>(shared->data());
+    abort_region = regions.open("abort", sizeof(AbortState), members);
+    abort = reinterpret_cast<AbortState*>(abort_region->data());
     const bool oversubscribed = static_cast<unsigned>(on_host) > std::thread::hardware_concurrency();
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
