@@ -12,5 +12,4 @@ launch=(mpirun -n 2 --oversubscribe --bind-to none)
 if [ "$(id -u)" -eq 0 ]; then
   launch+=(--allow-run-as-root)
 fi
-"${launch[@]}" build/train_gpt --data /usr/include/eigen3 --layers 4 --heads 4 --dim 128 --seq-len 128 \
-  --steps 300 --global-batch 32 --lr 2e-3 --warmup 20 --sample 400
+"${launch[@]}" build/train_gpt --data /usr/include/eigen3 --sample 400

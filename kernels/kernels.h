@@ -71,9 +71,10 @@ struct TokenRows {
 };
 
 /// A place in the model where values are dropped. A mask bit is a pure function of (seed, step, layer, site, global
-/// sample, position, channel), so it does not depend on how anything is sharded, and backward draws it again: with
-/// key = philox_hash(philox_hash(seed, step), layer << 32 | site), channel c is dropped where uniform_float of word c % 4
-/// of philox(key, {low and high half of sample, position, c / 4}) is below `probability`.
+/// sample, position, channel), so it does not depend on how anything is sharded, and backward draws it again.
+///
+/// With key = philox_hash(philox_hash(seed, step), layer << 32 | site) and block = philox(key, {low and high half of
+/// sample, position, c / 4}), channel c is dropped where uniform_float(block[c % 4]) < probability.
 struct DropoutSite {
   float probability = 0;  // 0: nothing is dropped, no random number is drawn
   uint64_t seed = 0;

@@ -21,13 +21,13 @@ struct Options {
   float dropout = 0;
   uint64_t seed = 1;
   // training
-  int64_t steps = 300;
-  int64_t global_batch = 24;
+  int64_t steps = 700;
+  int64_t global_batch = 12;
   int64_t micro_batch = 0;
   std::string optimizer = "adamw";
-  float lr = 2e-3f;
+  float lr = 3e-3f;
   std::optional<float> min_lr;  // default: a tenth of lr
-  int64_t warmup = 20;
+  int64_t warmup = 50;
   float weight_decay = 0.1f;
   double clip = 1;
   // parallel
