@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 examples/install.sh
-cmake --preset default -DSIXFOLD_TESTS=OFF >/dev/null
+cmake --preset default >/dev/null
 cmake --build --preset default --target train_gpt
 
 launch=(mpirun -n 2 --oversubscribe --bind-to none)
