@@ -1,9 +1,9 @@
 #include "models/config.h"
 
-#include <set>
 #include <sstream>
 #include <string>
 
+#include "runtime/core/divisors.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::models {
@@ -13,15 +13,6 @@ namespace {
 void require_positive(const char* flag, int64_t value) {
   if (value >= 1) return;
   throw ConfigError(std::string(flag) + " " + std::to_string(value) + ": allowed values are whole numbers from 1 on");
-}
-
-std::string divisors_of(int64_t n) {
-  std::set<int64_t> divisors;
-  for (int64_t d = 1; d <= n / d; ++d)
-    if (n % d == 0) divisors.insert({d, n / d});
-  std::string list;
-  for (int64_t d : divisors) list += (list.empty() ? "" : ", ") + std::to_string(d);
-  return list;
 }
 
 }  // namespace

@@ -38,10 +38,24 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return {std::nullopt, speaks ? app.exit(error) : error.get_exit_code()};
+    const int code = speaks ? app.exit(error) : error.get_exit_code();
+    return {std::nullopt, code == 0 ? 0 : 2};
   }
-  comm::parse_primitive(o.op);
-  comm::parse_algorithm(o.algorithm);
+  const comm::Primitive primitive = comm::parse_primitive(o.op);
+  const comm::Algorithm algorithm = comm::parse_algorithm(o.algorithm);
+  if (algorithm != comm::Algorithm::Auto && comm::find_builder(primitive, algorithm) == nullptr) {
+    std::string allowed = "auto";
+    for (comm::Algorithm other : comm::algorithms_of(primitive))
+      allowed += ", " + std::string(comm::algorithm_name(other));
+    throw ConfigError("--algorithm " + o.algorithm + " for --op " + o.op + ": allowed are " + allowed);
+  }
+  if (o.min_bytes > o.max_bytes) {
+    throw ConfigError("--min-bytes " + std::to_string(o.min_bytes) + ": allowed are 1 to --max-bytes, that is " +
+                      std::to_string(o.max_bytes));
+  }
+  if (!o.versus.empty() && o.world.num_ranks > 0) {
+    throw ConfigError("--versus mpi: not together with --ranks, whose ranks are threads; start them with mpirun");
+  }
   if (!kernels::reduce_supported(parse_dtype(o.dtype), parse_reduce_op(o.redop))) {
     throw ConfigError("--redop " + o.redop + " of --dtype " + o.dtype + ": allowed are sum, min, max, prod");
   }

@@ -1,7 +1,9 @@
 #include "examples/train_gpt/options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <limits>
+#include <type_traits>
 
 #include "runtime/core/error.h"
 
@@ -9,14 +11,28 @@ namespace sixfold::train_gpt {
 
 namespace {
 
-constexpr auto kNoLimit = std::numeric_limits<int64_t>::max();
+// Far beyond any use, and small enough that products of two of them do not overflow.
+constexpr uint64_t kMaxWhole = 1000000000;
+
+// CLI11 takes 010 for 8 and cuts what does not fit to the largest number: whole numbers are read strictly.
+template <typename T>
+bool reads_as(const std::string& text, T& value) {
+  if constexpr (std::is_integral_v<T>) {
+    if (text.size() > 1 && text[0] == '0') return false;
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    return parsed.ec == std::errc{} && parsed.ptr == end;
+  } else {
+    return CLI::detail::lexical_cast(text, value);
+  }
+}
 
 // Refuses, before CLI11 converts it, what is no number of type T or lies outside of [min, max].
 template <typename T>
 CLI::Validator number(const std::string& flag, T min, T max, const std::string& allowed) {
   const auto check = [=](const std::string& text) {
     T value{};
-    if (!CLI::detail::lexical_cast(text, value) || !(value >= min && value <= max)) {
+    if (!reads_as(text, value) || !(value >= min && value <= max)) {
       throw ConfigError(flag + " " + text + ": allowed values are " + allowed);
     }
     return std::string();
@@ -38,9 +54,9 @@ class Group {
   Group(CLI::App& app, std::string name) : app_(app), name_(std::move(name)) {}
 
   template <typename T>
-  void whole(const std::string& flag, T& value, T min, const std::string& text) {
-    const T max = static_cast<T>(std::min<uint64_t>(kNoLimit, std::numeric_limits<T>::max()));
-    add(flag, value, text)->check(number(flag, min, max, "whole numbers from " + std::to_string(min) + " on"));
+  void whole(const std::string& flag, T& value, T min, const std::string& text, T max = static_cast<T>(kMaxWhole)) {
+    add(flag, value, text)
+        ->check(number(flag, min, max, "whole numbers from " + std::to_string(min) + " to " + std::to_string(max)));
   }
   template <typename T>
   void real(const std::string& flag, T& value, T min, T max, const std::string& allowed, const std::string& text) {
@@ -91,7 +107,8 @@ void add_model(CLI::App& app, Options& o) {
   group.whole<int64_t>("--dim", o.dim, 1, "Channels");
   group.whole<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row");
   group.real("--dropout", o.dropout, 0.0f, std::nextafter(1.0f, 0.0f), "0 <= dropout < 1", "Dropout probability");
-  group.whole<uint64_t>("--seed", o.seed, 0, "Keys initial weights, order of the data, dropout and the sample");
+  group.whole<uint64_t>("--seed", o.seed, 0, "Keys initial weights, order of the data, dropout and the sample",
+                        std::numeric_limits<uint64_t>::max());
 }
 
 void add_training(CLI::App& app, Options& o) {
@@ -149,6 +166,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv, bool spe
   add_training(app, options);
   add_parallel(app, options);
   add_output(app, options);
+  app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_config("--config", "", "Read options from this file: lines such as steps = 300")->group("Help");
   try {
     app.parse(argc, argv);

@@ -75,14 +75,31 @@ int count_ranks_on_host(const Options& options) {
   return std::max(environment.launcher_local_size.value_or(environment.launcher_world_size.value_or(1)), 1);
 }
 
-// A file that can only be written at the end should not fail there.
-void check_writable(const char* flag, const std::string& path) {
+// A file that can only be written at the end should not fail there, and must not replace what is no output of ours.
+void check_writable(const std::string& flag, const std::string& path) {
+  namespace fs = std::filesystem;
   if (path.empty()) return;
-  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
-  if (std::filesystem::is_directory(path)) throw ConfigError(std::string(flag) + " " + path + ": is a folder");
-  if (access(parent.c_str(), W_OK | X_OK) != 0) {
-    throw ConfigError(std::string(flag) + " " + path + ": no file can be created in " + parent.string());
+  const fs::path parent = fs::absolute(path).parent_path();
+  const fs::file_status status = fs::symlink_status(path);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw ConfigError(flag + " " + path + ": exists and is no regular file");
   }
+  const bool exists = fs::exists(status);
+  if (access(parent.c_str(), W_OK | X_OK) != 0 || (exists && access(path.c_str(), W_OK) != 0)) {
+    throw ConfigError(flag + " " + path + ": no file can be written there (in " + parent.string() + ")");
+  }
+}
+
+void check_outputs(const Options& options) {
+  namespace fs = std::filesystem;
+  check_writable("--log", options.log);
+  check_writable("--dump", options.dump);
+  const auto same = [](const std::string& a, const std::string& b) {
+    return !a.empty() && !b.empty() && fs::weakly_canonical(a) == fs::weakly_canonical(b);
+  };
+  if (same(options.log, options.dump)) throw ConfigError("--log and --dump " + options.log + ": are one file");
+  if (same(options.log, options.data)) throw ConfigError("--log " + options.log + ": is the text of --data");
+  if (same(options.dump, options.data)) throw ConfigError("--dump " + options.dump + ": is the text of --data");
 }
 
 }  // namespace
@@ -105,8 +122,12 @@ Plan make_plan(const Options& options) {
   const int threads_by_default =
       read_environment().omp_num_threads.value_or(std::max(plan.num_cores / plan.ranks_on_host, 1));
   plan.num_threads = options.threads > 0 ? options.threads : threads_by_default;
-  check_writable("--log", options.log);
-  check_writable("--dump", options.dump);
+  constexpr int kMaxThreads = 4096;
+  if (plan.num_threads > kMaxThreads) {
+    throw ConfigError("--threads " + std::to_string(plan.num_threads) + ": allowed values are 0 to " +
+                      std::to_string(kMaxThreads));
+  }
+  check_outputs(options);
   return plan;
 }
 

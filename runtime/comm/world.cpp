@@ -18,7 +18,12 @@ void check_world_options(const WorldOptions& options) {
     throw ConfigError("--ranks " + std::to_string(options.num_ranks) +
                       ": allowed are 1 and more, or 0 for the ranks of mpirun");
   }
-  if (options.num_ranks > 1 && read_environment().launcher_world_size.value_or(1) > 1) {
+  constexpr int kMaxThreadRanks = 1024;
+  if (options.num_ranks > kMaxThreadRanks) {
+    throw ConfigError("--ranks " + std::to_string(options.num_ranks) + ": allowed are up to " +
+                      std::to_string(kMaxThreadRanks) + " threads of one process");
+  }
+  if (options.num_ranks > 0 && read_environment().launcher_world_size.value_or(1) > 1) {
     throw ConfigError("--ranks " + std::to_string(options.num_ranks) +
                       ": not together with mpirun, which has started " +
                       std::to_string(*read_environment().launcher_world_size) + " ranks (allowed: 0)");

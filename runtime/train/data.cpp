@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/core/divisors.h"
 #include "runtime/core/error.h"
 #include "runtime/train/permutation.h"
 
@@ -114,16 +115,6 @@ int64_t BatchOrder::window(int64_t step, int64_t row) const {
   if (!shuffle_) return entry;
   return Permutation(num_windows_, seed_, static_cast<uint64_t>(step / steps_per_epoch()))(entry);
 }
-
-namespace {
-std::string divisors_of(int64_t value) {
-  std::string text;
-  for (int64_t d = 1; d <= value; ++d) {
-    if (value % d == 0) text += (text.empty() ? "" : ", ") + std::to_string(d);
-  }
-  return text;
-}
-}  // namespace
 
 void check_batch_share(const BatchShare& share) {
   if (share.global_batch % share.dp_size != 0) {

@@ -151,6 +151,7 @@ void SafetensorsWriter::write(const std::string& name, const Tensor& tensor) {
                 "tensor " + name + " was announced with another dtype or shape");
   file_.seekp(static_cast<std::streamoff>(entry.file_offset));
   file_.write(static_cast<const char*>(tensor.raw()), static_cast<std::streamsize>(tensor.bytes()));
+  if (!file_) throw ConfigError(partial_path_.string() + ": cannot be written (is the disk full?)");
   entry.written = true;
 }
 

@@ -1,8 +1,8 @@
 // ThreadWorld: ranks are threads of one process. For unit tests, and for whoever has no MPI.
-#include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "runtime/comm/host/host_world.h"
@@ -58,8 +58,16 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   };
 
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+  std::string refused;
+  try {
+    for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, rank);
+  } catch (const std::system_error& error) {
+    refused = "--ranks " + std::to_string(size) + ": the system starts no more than " + std::to_string(threads.size()) +
+              " threads (" + error.what() + ")";
+    abort.set(static_cast<int>(threads.size()), refused);  // the ranks that run wait for the missing ones
+  }
   for (std::thread& thread : threads) thread.join();
+  if (!refused.empty()) throw ConfigError(refused);
   // The failure that came first is the cause; the others' errors follow from it.
   if (abort.is_set() && errors[static_cast<size_t>(abort.rank)]) {
     std::rethrow_exception(errors[static_cast<size_t>(abort.rank)]);
