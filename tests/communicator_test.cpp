@@ -159,6 +159,22 @@ TEST(Failure, OneRankStopsAll) {
   }
 }
 
+// The failing rank holds a group with an operation under way that nobody else will ever enter.
+TEST(Failure, DoesNotWaitForOperationsInFlight) {
+  Deadline deadline(20, "a failing rank with an operation in flight");
+  std::vector<float> x(100000);
+  EXPECT_THROW(run_ranks(3,
+                         [&](comm::World& world) {
+                           comm::Communicator half = world.group().split(0, 0);
+                           if (world.rank() == 1) {
+                             half.all_reduce(buf(x), buf(x), ReduceOp::Sum);
+                             throw std::runtime_error("disk full");
+                           }
+                           world.group().barrier();
+                         }),
+               std::runtime_error);
+}
+
 // Rank 3 is slow to read; the others overwrite their input as soon as wait() returns.
 TEST(Buffers, AreFreeAfterWait) {
   for (Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree, Algorithm::Direct}) {

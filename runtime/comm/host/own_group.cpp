@@ -1,6 +1,7 @@
 #include "runtime/comm/host/own_group.h"
 
 #include <algorithm>
+#include <exception>
 #include <tuple>
 
 #include "runtime/comm/host/p2p_run.h"
@@ -86,9 +87,11 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
 }
 
 OwnGroup::~OwnGroup() {
+  // A rank that is failing does not wait for the others: they learn of it once the exception has left its World's body.
+  const bool failing = std::uncaught_exceptions() > 0;
   try {
     while (WorkState* work = outstanding()) {
-      if (context_.engine.abort().is_set()) break;
+      if (failing || context_.engine.abort().is_set()) break;
       context_.engine.wait(*work);
     }
   } catch (const CommError& error) {

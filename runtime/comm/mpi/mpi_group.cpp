@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
 
 #include "runtime/comm/mpi/mpi_types.h"
@@ -111,9 +112,10 @@ MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking)
 }
 
 MpiGroup::~MpiGroup() {
+  const bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
   try {
     while (WorkState* work = outstanding()) {
-      if (engine_.abort().is_set()) break;
+      if (failing || engine_.abort().is_set()) break;
       engine_.wait(*work);
     }
   } catch (const CommError& error) {
