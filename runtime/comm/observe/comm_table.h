@@ -24,8 +24,8 @@ struct CommRow {
   uint64_t sent_bytes = 0;          // counted in the links of this rank; 0 for the mpi backend, which cannot tell
   double predicted_sent_bytes = 0;  // from the formulas of observe/predict.h
   double seconds = 0;               // start to end, operations that run side by side counted each
-  double exposed_seconds =
-      0;  // in which this rank's thread was inside the communication layer for it: issue, poll, wait
+  /// In which this rank's thread was inside the communication layer for it: issue, poll, wait.
+  double exposed_seconds = 0;
 };
 
 /// Written by the communicators of one rank, on that rank's thread.
