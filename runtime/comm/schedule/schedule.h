@@ -69,6 +69,12 @@ struct Step {
   int channel = 0;      // steps of one channel run in order, channels side by side
   int after = kNoStep;  // index of a step of another channel whose same slice must be done first
 
+  // Where peers reach each other's buffers, a link need not carry the bytes. What a builder promises here, verify()
+  // proves; a transport may stage all the same.
+  bool stays = false;  // of a copy out of Input or Output: src is not written before the receiver has read it
+  Slice lands = {};    // of what is sent: the receiver's dst, in its Output, which nobody there touches from the moment
+                       // that the sender gets here until the receive
+
   size_t count() const { return src.used ? src.count : dst.count; }
 };
 
@@ -84,6 +90,8 @@ struct Schedule {
 /// `count` is, in elements: the whole buffer (Broadcast, Reduce, AllReduce) or the block of one rank (AllGather: the
 /// input; ReduceScatter: the output; AllToAll: what goes to one peer). A pass covers [pass_offset, pass_offset +
 /// pass_count) of that count: of the buffer, or of each block. Builders write absolute offsets into Input and Output.
+class Topology;
+
 struct Call {
   Primitive primitive = Primitive::AllReduce;
   int rank = 0;
@@ -95,6 +103,8 @@ struct Call {
   /// Input and Output overlap as MPI_IN_PLACE would have it: the same buffer; for AllGather Input is block `rank` of
   /// Output, for ReduceScatter Output is block `rank` of Input.
   bool in_place = false;
+  /// Where the ranks live; nullptr: all on one node. The ring follows it, hierarchical needs it. Outlives the call.
+  const Topology* topology = nullptr;
 };
 
 /// Writes the steps of one pass. Any size >= 1, any count including 0. With size 1 the result copies (and finishes)
