@@ -100,18 +100,21 @@ double double_of(T value) {
   }
 }
 
-/// A buffer with canaries on both sides.
+/// A buffer that peers reach, with canaries on both sides.
 template <typename T>
 class GuardedBuffer {
  public:
-  GuardedBuffer(size_t count, size_t shift)
-      : count_(count), begin_(kGuard + shift), elements_(count + 2 * kGuard + shift) {
-    std::memset(static_cast<void*>(elements_.data()), 0xA5, elements_.size() * sizeof(T));
+  GuardedBuffer(Memory& memory, size_t count, size_t shift)
+      : count_(count),
+        begin_(kGuard + shift),
+        num_bytes_((count + 2 * kGuard + shift) * sizeof(T)),
+        bytes_(memory.allocate(num_bytes_, Category::Communication)) {
+    std::memset(bytes_.get(), 0xA5, num_bytes_);
   }
-  T* data() { return elements_.data() + begin_; }
+  T* data() { return static_cast<T*>(bytes_.get()) + begin_; }
   bool guards_whole() const {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(elements_.data());
-    for (size_t i = 0; i < elements_.size() * sizeof(T); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(bytes_.get());
+    for (size_t i = 0; i < num_bytes_; ++i) {
       const bool inside = i >= begin_ * sizeof(T) && i < (begin_ + count_) * sizeof(T);
       if (!inside && bytes[i] != 0xA5) return false;
     }
@@ -120,8 +123,8 @@ class GuardedBuffer {
 
  private:
   static constexpr size_t kGuard = 64;
-  size_t count_, begin_;
-  std::vector<T> elements_;
+  size_t count_, begin_, num_bytes_;
+  std::shared_ptr<void> bytes_;
 };
 
 inline comm::Work issue(comm::Communicator& group, const CollectiveCase& c, comm::ConstBuf in, comm::Buf out) {
@@ -146,16 +149,17 @@ inline comm::Work issue(comm::Communicator& group, const CollectiveCase& c, comm
   }
 }
 
-/// Runs the case on the calling rank (every rank of the group calls it); returns "" or what is wrong.
+/// Runs the case on the calling rank (every rank of the group calls it, each with its World's memory); returns "" or
+/// what is wrong.
 template <typename T>
-std::string run_case_as(comm::Communicator& group, const CollectiveCase& c) {
+std::string run_case_as(comm::Communicator& group, Memory& memory, const CollectiveCase& c) {
   const int rank = group.rank(), size = group.size();
   const size_t in_count = comm::input_count(c.primitive, c.count, size);
   const size_t out_count = comm::output_count(c.primitive, c.count, size);
   const bool is_broadcast = c.primitive == comm::Primitive::Broadcast;
   const bool in_place = c.in_place || is_broadcast;
-  GuardedBuffer<T> in_buffer(in_place ? std::max(in_count, out_count) : in_count, c.shift),
-      out_buffer(out_count, c.shift);
+  GuardedBuffer<T> in_buffer(memory, in_place ? std::max(in_count, out_count) : in_count, c.shift),
+      out_buffer(memory, out_count, c.shift);
   T* in = in_buffer.data();
   T* out = out_buffer.data();
   if (in_place) {
@@ -186,8 +190,8 @@ std::string run_case_as(comm::Communicator& group, const CollectiveCase& c) {
   return "";
 }
 
-inline std::string run_case(comm::Communicator& group, const CollectiveCase& c) {
-  return dispatch(c.dtype, [&](auto element) { return run_case_as<decltype(element)>(group, c); });
+inline std::string run_case(comm::Communicator& group, Memory& memory, const CollectiveCase& c) {
+  return dispatch(c.dtype, [&](auto element) { return run_case_as<decltype(element)>(group, memory, c); });
 }
 
 }  // namespace sixfold::test

@@ -13,7 +13,7 @@ using comm::Primitive;
 std::vector<comm::CommRow> rows_after(comm::World& world, const CollectiveCase& c) {
   world.group();
   world.comm_table().reset();
-  EXPECT_EQ(run_case(world.group(), c), "");
+  EXPECT_EQ(run_case(world.group(), world.memory(), c), "");
   return world.comm_table().rows();
 }
 
@@ -113,7 +113,8 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
     for (int rank = 0; rank < 2; ++rank) {
       ranks.emplace_back([&, rank] {
         Memory memory;
-        comm::GroupLinks links(region, rank, 2, options, memory);
+        comm::PeerMemory no_heaps;
+        comm::GroupLinks links(region, rank, {0, 1}, options, memory, no_heaps);
         std::vector<std::byte> scratch, accum;
         std::vector<float> in(100, static_cast<float>(rank)), out(200);
         comm::Call mine = call;

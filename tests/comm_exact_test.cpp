@@ -1,5 +1,5 @@
 // Every primitive, algorithm, dtype and op gives exact results on thread ranks: odd rank counts, odd counts, in place,
-// unaligned, many slices and passes.
+// unaligned, many slices and passes, through slots and past them.
 #include "tests/collective_cases.h"
 #include "tests/harness.h"
 
@@ -10,16 +10,18 @@ using comm::Algorithm;
 using comm::Primitive;
 
 // Slots of 64 bytes, so that a few hundred elements already take many slices and several passes.
-comm::WorldOptions small_slots(int num_slots) {
+// `in_place`: every full slice stays out of them, and is read or written in the peer's buffer.
+comm::WorldOptions small_slots(int num_slots, bool in_place) {
   comm::WorldOptions options;
   options.links.num_slots = num_slots;
   options.links.slot_bytes = 64;
+  options.links.min_in_place_bytes = in_place ? 64 : SIZE_MAX;
   options.timeout_s = 20;
   return options;
 }
 
 void expect_right(comm::World& world, const CollectiveCase& c) {
-  EXPECT_EQ(run_case(world.group(), c), "");
+  EXPECT_EQ(run_case(world.group(), world.memory(), c), "");
 }
 
 bool has_root(Primitive p) {
@@ -50,13 +52,15 @@ TEST_P(Exact, CountsAroundTheRankCount) {
   const size_t n = static_cast<size_t>(GetParam());
   const std::vector<size_t> counts = {0, 1, 2, n - 1, n, n + 1, 1000, 1009};
   for (int num_slots : {2, 5}) {
-    run_ranks(
-        GetParam(),
-        [&](comm::World& world) {
-          sweep(world, counts, false, 0);
-          sweep(world, counts, true, 0);
-        },
-        small_slots(num_slots));
+    for (bool peers_reach : {false, true}) {
+      run_ranks(
+          GetParam(),
+          [&](comm::World& world) {
+            sweep(world, counts, false, 0);
+            sweep(world, counts, true, 0);
+          },
+          small_slots(num_slots, peers_reach));
+    }
   }
 }
 
@@ -69,7 +73,7 @@ TEST_P(Exact, UnalignedWithCanaries) {
           sweep(world, {127, 128, 129, 1003}, true, shift);
         }
       },
-      small_slots(3));
+      small_slots(3, true));
 }
 
 TEST_P(Exact, DefaultSlots) {
@@ -95,7 +99,7 @@ TEST_P(Exact, EveryDtypeAndOp) {
           }
         }
       },
-      small_slots(2));
+      small_slots(2, true));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Exact, ::testing::Range(1, 10));

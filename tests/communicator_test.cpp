@@ -175,23 +175,76 @@ TEST(Failure, DoesNotWaitForOperationsInFlight) {
                std::runtime_error);
 }
 
-// Rank 3 is slow to read; the others overwrite their input as soon as wait() returns.
+// Rank 3 is slow to read; the others overwrite their input as soon as wait() returns. Slices go through slots, or are
+// read and written in the peers' buffers.
 TEST(Buffers, AreFreeAfterWait) {
-  for (Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree, Algorithm::Direct}) {
-    std::atomic<int> num_wrong{0};
-    run_ranks(4, [&](comm::World& world) {
-      std::vector<float> in(3000), out(3000);
-      for (int round = 0; round < 200; ++round) {
-        std::fill(in.begin(), in.end(), 1.0f);
-        comm::Work work = world.group().all_reduce(buf(in), buf(out), ReduceOp::Sum, with(algorithm));
-        if (world.rank() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(round % 20 == 0 ? 50 : 1));
-        work.wait();
-        std::fill(in.begin(), in.end(), std::nanf(""));
-        for (float value : out) num_wrong += value != 4.0f;
-      }
-    });
-    EXPECT_EQ(num_wrong, 0);
+  for (size_t min_in_place_bytes : {size_t{64}, SIZE_MAX}) {
+    for (Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree, Algorithm::Direct}) {
+      std::atomic<int> num_wrong{0};
+      comm::WorldOptions options;
+      options.links.slot_bytes = 1024;
+      options.links.min_in_place_bytes = min_in_place_bytes;
+      run_ranks(
+          4,
+          [&](comm::World& world) {
+            const Tensor in = Tensor::empty({3000}, DType::F32, world.memory(), Category::Communication);
+            const Tensor out = Tensor::empty({3000}, DType::F32, world.memory(), Category::Communication);
+            for (int round = 0; round < 200; ++round) {
+              std::fill_n(in.data<float>(), 3000, 1.0f);
+              comm::Work work = world.group().all_reduce(in, out, ReduceOp::Sum, with(algorithm));
+              if (world.rank() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(round % 20 == 0 ? 50 : 1));
+              work.wait();
+              std::fill_n(in.data<float>(), 3000, std::nanf(""));
+              for (int i = 0; i < 3000; ++i) num_wrong += out.data<float>()[i] != 4.0f;
+            }
+          },
+          options);
+      EXPECT_EQ(num_wrong, 0);
+    }
   }
+}
+
+// A broadcast is issued before its buffer is free of the one before it: it may not land there yet.
+TEST(Buffers, ServeOneOperationAfterTheOther) {
+  comm::WorldOptions options;
+  options.links.slot_bytes = 64;
+  options.links.min_in_place_bytes = 64;
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        const Tensor x = Tensor::empty({1000}, DType::I32, world.memory(), Category::Communication);
+        for (int round = 0; round < 100; ++round) {
+          std::fill_n(x.data<int32_t>(), 1000, world.rank() + round);
+          if (world.rank() == round % 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          world.group().all_reduce(x, x, ReduceOp::Sum);
+          world.group().broadcast(x, round % 3);
+          world.group().all_reduce(x, x, ReduceOp::Max).wait();
+          EXPECT_EQ(x.data<int32_t>()[999], 3 + 3 * round);
+        }
+      },
+      options);
+}
+
+// Longer than the slots hold: the receiver reads where the sender has it, which is done only then.
+TEST(PointToPoint, LongSendsAreReadInPlace) {
+  comm::WorldOptions options;
+  options.links.slot_bytes = 64;
+  run_ranks(
+      2,
+      [](comm::World& world) {
+        const Tensor x = Tensor::empty({5000}, DType::I32, world.memory(), Category::Communication);
+        for (int round = 0; round < 50; ++round) {
+          std::fill_n(x.data<int32_t>(), 5000, world.rank() == 0 ? round : -1);
+          if (world.rank() == 0) {
+            world.group().send(x, 1).wait();
+            std::fill_n(x.data<int32_t>(), 5000, -2);
+          } else {
+            world.group().recv(x, 0).wait();
+            for (int i = 0; i < 5000; ++i) ASSERT_EQ(x.data<int32_t>()[i], round);
+          }
+        }
+      },
+      options);
 }
 
 TEST(Order, ManyOutstandingOperations) {

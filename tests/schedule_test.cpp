@@ -315,8 +315,9 @@ TEST(FusedSteps, TwoRanksDirect) {
   const Schedule schedule =
       find_builder(Primitive::AllReduce, Algorithm::Direct)(make_call(Primitive::AllReduce, 2, 10000));
   ASSERT_EQ(schedule.steps.size(), 3u);
-  EXPECT_EQ(to_string(schedule.steps[0]), "ch0  copy Input[5000,10000), send 1");
-  EXPECT_EQ(to_string(schedule.steps[1]), "ch0  recv 1, reduce Input[0,5000) -> Output[0,5000), finish, send 1");
+  EXPECT_EQ(to_string(schedule.steps[0]), "ch0  copy Input[5000,10000), send 1, stays");
+  EXPECT_EQ(to_string(schedule.steps[1]),
+            "ch0  recv 1, reduce Input[0,5000) -> Output[0,5000), finish, send 1, stays, lands in Output[0,5000)");
   EXPECT_EQ(to_string(schedule.steps[2]), "ch0  recv 1 -> Output[5000,10000)");
   EXPECT_EQ(schedule.accum_count, 0u);
 }

@@ -31,6 +31,10 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
       ->check(CLI::IsMember({"mpi"}));
   app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();
   app.add_option("--num-slots", o.world.links.num_slots, "Slots of a link")->capture_default_str();
+  app.add_option("--min-in-place-bytes", o.world.links.min_in_place_bytes,
+                 "Slices from here on are read and written in the peers' buffers")
+      ->capture_default_str();
+  app.add_flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   app.add_flag(
       "--fresh", o.fresh,
       "Each rank writes its whole input before and reads its whole output after every operation; the same cycle "

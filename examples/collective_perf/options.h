@@ -13,7 +13,7 @@ struct PerfOptions {
   std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", versus;
   size_t min_bytes = 1024, max_bytes = size_t{64} << 20;
   int factor = 4, rounds = 11, warmup = 2, iters = 0;
-  bool fresh = false;
+  bool fresh = false, plain_buffers = false;
 };
 
 struct Parsed {

@@ -102,8 +102,8 @@ class Communicator {
   Work all_to_all(ConstBuf in, Buf out, const Options& options = {});
 
   /// Messages between a pair and lane arrive in order, unordered against collectives. Count and dtype of both sides
-  /// must agree (CommError). A send is done when the data has left the buffer, received or not. Sending to oneself is
-  /// allowed.
+  /// must agree (CommError). A send is done when the data has left the buffer: a short one at once, one that is longer
+  /// than a link holds when it is received. Sending to oneself is allowed.
   Work send(ConstBuf buf, int to, const Options& options = {});
   Work recv(Buf buf, int from, const Options& options = {});
   /// Sends and receives that start together, so that an exchange cannot deadlock. One Work for all.

@@ -37,7 +37,7 @@ std::string_view category_name(Category category) {
   return "unknown";
 }
 
-void* HostAllocator::allocate(size_t bytes) {
+void* HostAllocator::allocate(size_t bytes, Category) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* block = ::operator new (bytes, std::align_val_t{alignment});
   // Advice only: without huge pages everything works, with more page faults.
@@ -52,8 +52,8 @@ void HostAllocator::deallocate(void* block, size_t bytes) noexcept {
 Memory::Memory(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
 
 Memory::~Memory() {
-  for (auto& [bytes, blocks] : free_blocks_) {
-    for (void* block : blocks) allocator_->deallocate(block, bytes);
+  for (auto& [key, blocks] : free_blocks_) {
+    for (void* block : blocks) allocator_->deallocate(block, key.second);
   }
 }
 
@@ -63,20 +63,20 @@ std::shared_ptr<void> Memory::allocate(size_t bytes, Category category) {
   void* block = nullptr;
   {
     std::lock_guard lock(mutex_);
-    auto found = free_blocks_.find(size);
+    auto found = free_blocks_.find({category, size});
     if (found != free_blocks_.end() && !found->second.empty()) {
       block = found->second.back();
       found->second.pop_back();
     }
     count(category, static_cast<int64_t>(bytes));
   }
-  if (block == nullptr) block = allocator_->allocate(size);
+  if (block == nullptr) block = allocator_->allocate(size, category);
   return {block, [this, bytes, size, category](void* p) { release(p, bytes, size, category); }};
 }
 
 void Memory::release(void* block, size_t requested_bytes, size_t block_bytes, Category category) noexcept {
   std::lock_guard lock(mutex_);
-  free_blocks_[block_bytes].push_back(block);
+  free_blocks_[{category, block_bytes}].push_back(block);
   count(category, -static_cast<int64_t>(requested_bytes));
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sixfold {
@@ -30,14 +31,14 @@ class Allocator {
  public:
   virtual ~Allocator() = default;
   /// At least `bytes` bytes (> 0), aligned to kAlignment, content unspecified. Throws std::bad_alloc.
-  virtual void* allocate(size_t bytes) = 0;
+  virtual void* allocate(size_t bytes, Category category) = 0;
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
 };
 
 /// Plain pages of this process; large blocks ask for huge pages.
 class HostAllocator final : public Allocator {
  public:
-  void* allocate(size_t bytes) override;
+  void* allocate(size_t bytes, Category category) override;
   void deallocate(void* block, size_t bytes) noexcept override;
 };
 
@@ -70,7 +71,8 @@ class Memory {
 
   std::shared_ptr<Allocator> allocator_;
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_blocks_;  // by block size
+  // By category, because an allocator may take them from different places, and block size.
+  std::map<std::pair<Category, size_t>, std::vector<void*>> free_blocks_;
   std::array<int64_t, kNumCategories> live_{}, peak_{};
   int64_t live_total_ = 0, peak_total_ = 0;
 };

@@ -22,7 +22,8 @@ struct Tally {
   }
 };
 
-void check_collectives(comm::Communicator& group, bool own, Tally& tally) {
+void check_collectives(comm::World& world, bool own, Tally& tally) {
+  comm::Communicator& group = world.group();
   const size_t n = static_cast<size_t>(group.size());
   const std::vector<Algorithm> automatic = {Algorithm::Auto};
   for (Primitive primitive : comm::kCollectives) {
@@ -33,23 +34,28 @@ void check_collectives(comm::Communicator& group, bool own, Tally& tally) {
           const ReduceOp op = dtype == DType::BF16  ? ReduceOp::Avg
                               : dtype == DType::F32 ? ReduceOp::Sum
                                                     : ReduceOp::Max;
-          tally.add(run_case(group, {primitive, algorithm, count, dtype, op, root, false, 1}));
-          tally.add(run_case(group, {primitive, algorithm, count, dtype, op, root, true, 0}));
+          tally.add(run_case(group, world.memory(), {primitive, algorithm, count, dtype, op, root, false, 1}));
+          tally.add(run_case(group, world.memory(), {primitive, algorithm, count, dtype, op, root, true, 0}));
         }
       }
     }
   }
 }
 
-void check_point_to_point(comm::Communicator& group, Tally& tally) {
+/// `category` says whether the buffers are such as peers reach.
+void check_point_to_point(comm::World& world, Category category, Tally& tally) {
+  comm::Communicator& group = world.group();
   const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
   for (size_t count : {size_t{0}, size_t{5}, size_t{200000}}) {
-    std::vector<float> out(count, static_cast<float>(group.rank())), in(count, -1.0f);
-    const comm::P2p transfers[2] = {{comm::P2p::Kind::Send, {out.data(), count, DType::F32}, next, {}},
-                                    {comm::P2p::Kind::Recv, {in.data(), count, DType::F32}, previous, {}}};
+    const Shape shape = {static_cast<int64_t>(count)};
+    const Tensor out = Tensor::empty(shape, DType::F32, world.memory(), category);
+    const Tensor in = Tensor::zeros(shape, DType::F32, world.memory(), category);
+    std::fill_n(out.data<float>(), count, static_cast<float>(group.rank() + 1));
+    const comm::P2p transfers[2] = {{comm::P2p::Kind::Send, out, next, {}}, {comm::P2p::Kind::Recv, in, previous, {}}};
     group.batch(transfers).wait();
-    tally.add(in == std::vector<float>(count, static_cast<float>(previous)) ? ""
-                                                                            : "exchange of " + std::to_string(count));
+    const bool right = std::all_of(in.data<float>(), in.data<float>() + count,
+                                   [&](float value) { return value == static_cast<float>(previous + 1); });
+    tally.add(right ? "" : "exchange of " + std::to_string(count));
   }
 }
 
@@ -90,8 +96,9 @@ int main(int argc, char** argv) {
     if (what == "mismatch") return test::disagree(world);
     if (what == "throw") return test::fail_on_one_rank(world);
     test::Tally tally;
-    test::check_collectives(world.group(), what == "own", tally);
-    test::check_point_to_point(world.group(), tally);
+    test::check_collectives(world, what == "own", tally);
+    test::check_point_to_point(world, Category::Other, tally);
+    test::check_point_to_point(world, Category::Communication, tally);
     test::check_split(world, tally);
     int32_t wrong = tally.num_wrong;
     world.group().all_reduce({&wrong, 1, DType::I32}, {&wrong, 1, DType::I32}, ReduceOp::Sum).wait();

@@ -79,8 +79,8 @@ bool ScheduleRun::advance() {
     all_done &= cursor.done;
   }
   retire_passes();
-  done_ = all_done;
-  return moved;
+  done_ = all_done && all_released();
+  return moved || done_;
 }
 
 bool ScheduleRun::advance_slice(int channel, Cursor& cursor) {
@@ -106,10 +106,7 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
   SendEnd* to = step.send_peer == kNoPeer ? nullptr : &links_.to(step.send_peer, step.channel);
 
   kernels::FusedOperands operands;
-  if (from != nullptr) {
-    check_arrived(step.recv_peer, from->header(), bytes);
-    operands.received = from->slot();
-  }
+  if (from != nullptr) operands.received = arrived(step, offset, bytes, *from);
   if (step.src.used) {
     operands.local = address(step.src, offset);
     operands.local_is_accum = step.src.buffer == Buffer::Accum;
@@ -125,17 +122,67 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
     operands.local = operands.dst;
     operands.local_is_accum = operands.dst_is_accum;
   }
-  if (to != nullptr) operands.send = to->slot();
+  Target target;
+  if (to != nullptr) target = choose_target(step, offset, bytes, *to);
+  operands.send = target.address;
   const bool scales = step.finish && signature_.op == ReduceOp::Avg;
   const float scale = scales ? 1.0f / static_cast<float>(call_.size) : 1.0f;
-  kernels::fused_reduce(signature_.dtype, signature_.op, operands, count, scale);
-
+  if (operands.dst != nullptr || operands.send != nullptr) {
+    kernels::fused_reduce(signature_.dtype, signature_.op, operands, count, scale);
+  }
   if (to != nullptr) {
-    to->header() = {sequence_, {signature_words_[0], signature_words_[1]}, bytes};
+    to->header() = {sequence_, {signature_words_[0], signature_words_[1]}, bytes, target.place};
     to->commit();
     sent_bytes_ += bytes;
   }
   if (from != nullptr) from->release();
+}
+
+ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to) {
+  if (bytes >= links_.options().min_in_place_bytes) {
+    // A value that is worked out here is best written to both places at once; one that lies here is best left to the
+    // receiver to fetch, so that the receivers share the work.
+    const bool fresh = step.recv_peer != kNoPeer;
+    Target target;
+    const bool found = fresh ? land(step, offset, bytes, target) || lend(step, offset, bytes, to, target)
+                             : lend(step, offset, bytes, to, target) || land(step, offset, bytes, target);
+    if (found) return target;
+  }
+  return {to.slot(), kInSlot};
+}
+
+bool ScheduleRun::lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target) {
+  if (!step.stays) return false;
+  // A value that is kept is lent where it is kept.
+  const uint64_t word = links_.word_of(address(step.dst.used ? step.dst : step.src, offset), bytes);
+  if (word == 0) return false;
+  if (std::find(lending_.begin(), lending_.end(), &to) == lending_.end()) lending_.push_back(&to);
+  target = {nullptr, word};
+  return true;
+}
+
+bool ScheduleRun::land(const Step& step, size_t offset, size_t bytes, Target& target) {
+  if (!step.lands.used) return false;
+  const uint64_t output = links_.signatures(step.send_peer).output_of(sequence_);
+  if (output == 0) return false;
+  std::byte* landing = links_.reach(step.send_peer, output, (step.lands.offset + offset) * element_bytes_, bytes);
+  target = {landing, kLanded};
+  return landing != nullptr;
+}
+
+const std::byte* ScheduleRun::arrived(const Step& step, size_t offset, size_t bytes, const RecvEnd& from) {
+  const SlotHeader& header = from.header();
+  check_arrived(step.recv_peer, header, bytes);
+  if (header.place == kInSlot) return from.slot();
+  if (header.place == kLanded) return address(step.dst, offset);
+  const std::byte* lent = links_.reach(step.recv_peer, header.place, 0, bytes);
+  SIXFOLD_CHECK(lent != nullptr, "a peer lends what lies in its heap");
+  return lent;
+}
+
+/// True when nobody reads in this rank's buffers any more.
+bool ScheduleRun::all_released() {
+  return std::all_of(lending_.begin(), lending_.end(), [](SendEnd* to) { return to->drained(); });
 }
 
 void ScheduleRun::check_arrived(int peer, const SlotHeader& header, size_t bytes) const {

@@ -3,6 +3,10 @@
 // A step is cut into slices of at most one slot, so the next hop starts before the step has ended. Each channel has a
 // cursor of its own that goes from step to step and from pass to pass; channels meet only where a step names another in
 // `after`, and then slice by slice.
+//
+// Where the schedule allows it and the memory is in a heap that peers reach (shared_heap.h), a slice of some size stays
+// out of the slot, which then carries its header alone: the sender writes it to where it is to land in the receiver's
+// Output, or the receiver reads it in the sender's buffer. Credits and order are those of staged slices.
 #pragma once
 
 #include <deque>
@@ -56,6 +60,17 @@ class ScheduleRun {
   bool settle(int channel, Cursor& cursor);
   bool advance_slice(int channel, Cursor& cursor);
   void move(const Step& step, size_t offset, size_t count);
+  /// Where a slice that is sent goes: to `address`, or nowhere, because it stays where it lies.
+  struct Target {
+    std::byte* address = nullptr;
+    uint64_t place = kInSlot;  // as in SlotHeader
+  };
+
+  Target choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to);
+  bool lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target);
+  bool land(const Step& step, size_t offset, size_t bytes, Target& target);
+  const std::byte* arrived(const Step& step, size_t offset, size_t bytes, const RecvEnd& from);
+  bool all_released();
   void check_arrived(int peer, const SlotHeader& header, size_t bytes) const;
   std::byte* address(const Slice& slice, size_t offset) const;
 
@@ -71,7 +86,8 @@ class ScheduleRun {
   size_t element_bytes_, accum_bytes_, slice_elements_;
   std::deque<Pass> passes_;  // those that some channel has not left yet
   size_t first_pass_ = 0;
-  std::vector<Cursor> cursors_;  // per channel
+  std::vector<Cursor> cursors_;    // per channel
+  std::vector<SendEnd*> lending_;  // links whose receivers read in this rank's buffers
   uint64_t sent_bytes_ = 0;
   bool done_ = false;
 };

@@ -12,16 +12,17 @@ size_t signatures_bytes(int size) {
 }
 }  // namespace
 
-GroupLinks::GroupLinks(std::shared_ptr<SharedRegion> region, int rank, int size, const LinkOptions& options,
-                       Memory& memory)
+GroupLinks::GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members,
+                       const LinkOptions& options, Memory& memory, PeerMemory& peers)
     : region_(std::move(region)),
       rank_(rank),
-      size_(size),
+      members_(std::move(members)),
       options_(options),
       memory_(memory),
-      send_(static_cast<size_t>(size) * kNumChannels),
-      recv_(static_cast<size_t>(size) * kNumChannels) {
-  SIXFOLD_CHECK_LE(region_bytes(size, options), region_->bytes(), "region of a group's links");
+      peers_(peers),
+      send_(members_.size() * kNumChannels),
+      recv_(members_.size() * kNumChannels) {
+  SIXFOLD_CHECK_LE(region_bytes(size(), options), region_->bytes(), "region of a group's links");
 }
 
 GroupLinks::~GroupLinks() {
@@ -51,11 +52,10 @@ std::string GroupLinks::disagreement(int peer) const {
 }
 
 LinkMemory GroupLinks::link(int sender, int receiver, int channel) const {
-  const size_t index =
-      (static_cast<size_t>(sender) * static_cast<size_t>(size_) + static_cast<size_t>(receiver)) * kNumChannels +
-      static_cast<size_t>(channel);
+  const size_t index = (static_cast<size_t>(sender) * members_.size() + static_cast<size_t>(receiver)) * kNumChannels +
+                       static_cast<size_t>(channel);
   const size_t stride = LinkMemory::bytes(options_.num_slots, options_.slot_bytes);
-  return LinkMemory::at(region_->data() + signatures_bytes(size_) + index * stride, options_.num_slots,
+  return LinkMemory::at(region_->data() + signatures_bytes(size()) + index * stride, options_.num_slots,
                         options_.slot_bytes);
 }
 

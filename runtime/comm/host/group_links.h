@@ -1,4 +1,5 @@
-// GroupLinks: the shared memory of one group, seen by one rank: everyone's signatures, and the links of every pair.
+// GroupLinks: the shared memory of one group, seen by one rank: everyone's signatures, the links of every pair, and the
+// buffers that peers can be reached in.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/host/link.h"
+#include "runtime/comm/host/shared_heap.h"
 #include "runtime/comm/host/shared_region.h"
 #include "runtime/comm/host/signature.h"
 #include "runtime/comm/world.h"
@@ -18,9 +20,10 @@ inline constexpr int kNumChannels = kNumScheduleChannels + kNumLanes;
 
 class GroupLinks {
  public:
-  /// The region must be zeroed at first and hold region_bytes(). Slots of the links that this rank sends on are
-  /// accounted in `memory`, as they are first used.
-  GroupLinks(std::shared_ptr<SharedRegion> region, int rank, int size, const LinkOptions& options, Memory& memory);
+  /// `members`: the ranks of the World, in the group's order. The region must be zeroed at first and hold
+  /// region_bytes(). Slots of the links that this rank sends on are accounted in `memory`, as they are first used.
+  GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members, const LinkOptions& options,
+             Memory& memory, PeerMemory& peers);
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;
   GroupLinks& operator=(const GroupLinks&) = delete;
@@ -28,7 +31,8 @@ class GroupLinks {
   static size_t region_bytes(int size, const LinkOptions& options);
 
   int rank() const { return rank_; }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::vector<int>& members() const { return members_; }
   const LinkOptions& options() const { return options_; }
   SignatureRing& signatures(int rank) const;
   /// The first operation, of those still in the tables, that this rank and `peer` have entered as different things,
@@ -38,14 +42,21 @@ class GroupLinks {
   /// lanes.
   SendEnd& to(int peer, int channel);
   RecvEnd& from(int peer, int channel);
+  /// As PeerMemory has them; `peer` is a rank of the group.
+  uint64_t word_of(const void* data, size_t bytes) const { return peers_.word_of(data, bytes); }
+  std::byte* reach(int peer, uint64_t word, size_t offset, size_t bytes) {
+    return peers_.reach(members_[static_cast<size_t>(peer)], word, offset, bytes);
+  }
 
  private:
   LinkMemory link(int sender, int receiver, int channel) const;
 
   std::shared_ptr<SharedRegion> region_;
-  int rank_, size_;
+  int rank_;
+  std::vector<int> members_;
   LinkOptions options_;
   Memory& memory_;
+  PeerMemory& peers_;
   int64_t accounted_bytes_ = 0;
   std::vector<std::optional<SendEnd>> send_;  // [peer * kNumChannels + channel]
   std::vector<std::optional<RecvEnd>> recv_;

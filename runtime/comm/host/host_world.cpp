@@ -4,11 +4,20 @@
 
 namespace sixfold::comm {
 
+namespace {
+std::shared_ptr<Allocator> allocator_on(std::shared_ptr<SharedRegion> heap) {
+  if (heap == nullptr) return std::make_shared<HostAllocator>();
+  return std::make_shared<SharedHeap>(std::move(heap));
+}
+}  // namespace
+
 HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
     : options_(options),
       parts_(parts),
+      peers_(*parts.regions, parts.rank, parts.size),
+      memory_(allocator_on(peers_.own_heap())),
       engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
-      context_{engine_, memory_, *parts.regions, options.links, options.algorithm, options.deterministic} {}
+      context_{engine_, memory_, *parts.regions, peers_, options.links, options.algorithm, options.deterministic} {}
 
 Communicator& HostWorld::group() {
   if (!group_) group_ = std::make_unique<Communicator>(open_group(options_.backend, false));

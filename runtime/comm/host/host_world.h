@@ -39,6 +39,7 @@ class HostWorld : public World {
  private:
   WorldOptions options_;
   HostWorldParts parts_;
+  PeerMemory peers_;
   Memory memory_;
   CommTable table_;
   ProgressEngine engine_;

@@ -14,12 +14,15 @@
 
 namespace sixfold::comm {
 
-/// What precedes a slot's bytes: of which operation they are, as the sender sees it.
+/// What precedes a slot's bytes: of which operation they are, as the sender sees it, and where they lie.
 struct alignas(64) SlotHeader {
   uint64_t sequence;
   uint64_t signature[2];
   uint64_t bytes;
+  uint64_t place;  // kInSlot, kLanded, or the word by which the receiver reaches them in the sender's heap
 };
+inline constexpr uint64_t kInSlot = 0;             // staged: the slot holds them
+inline constexpr uint64_t kLanded = ~uint64_t{0};  // the sender has written them to where the receiver wants them
 
 /// Position of one link in memory. The counters start at zero.
 struct LinkMemory {
@@ -58,6 +61,11 @@ class SendEnd {
     memory_.tail->value.store(++tail_, std::memory_order_release);
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
+  /// True when the receiver has released all that was committed: it reads nothing of this side's memory any more.
+  bool drained() {
+    if (head_seen_ != tail_) head_seen_ = memory_.head->value.load(std::memory_order_acquire);
+    return head_seen_ == tail_;
+  }
 
  private:
   LinkMemory memory_;

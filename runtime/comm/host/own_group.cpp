@@ -17,13 +17,21 @@ class CollectiveWork final : public WorkState {
   CollectiveWork(OwnGroup& group, CommRow& row, std::string description)
       : WorkState(group.context().engine, row), group_(group), description_(std::move(description)) {}
 
-  void set_run(std::unique_ptr<ScheduleRun> run) { run_ = std::move(run); }
+  /// `output_word` names the Output for peers, once the run moves.
+  void set_run(std::unique_ptr<ScheduleRun> run, uint64_t sequence, uint64_t output_word) {
+    run_ = std::move(run);
+    sequence_ = sequence;
+    output_word_ = output_word;
+  }
   bool done() const override { return done_; }
   std::string describe() const override { return description_; }
   std::string diagnose() const override { return group_.diagnose(); }
 
   bool advance() {
-    if (start_ == 0) start_ = seconds_now();
+    if (start_ == 0) {
+      start_ = seconds_now();
+      group_.publish_output(sequence_, output_word_);
+    }
     const bool moved = run_->advance();
     if (!run_->done()) return moved;
     row().seconds += seconds_now() - start_;
@@ -37,6 +45,7 @@ class CollectiveWork final : public WorkState {
   OwnGroup& group_;
   std::string description_;
   std::unique_ptr<ScheduleRun> run_;
+  uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
   bool done_ = false;
 };
@@ -80,9 +89,7 @@ std::shared_ptr<SharedRegion> open_region(HostContext& context, const std::strin
 OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank)
     : context_(context),
       key_(std::move(key)),
-      members_(std::move(members)),
-      links_(open_region(context, key_, members_), rank, static_cast<int>(members_.size()), context.links,
-             context.memory) {
+      links_(open_region(context, key_, members), rank, members, context.links, context.memory, context.peers) {
   context_.engine.add(*this);
 }
 
@@ -145,7 +152,8 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   work->set_run(std::make_unique<ScheduleRun>(links_, call, builder,
                                               max_pass_count(c.primitive, algorithm, size(), step_capacity, c.count),
                                               sequence, signature, ExecutionBuffers{c.in, c.out, &scratch_, &accum_},
-                                              [this, what](const std::string& reason) { fail(what, reason); }));
+                                              [this, what](const std::string& reason) { fail(what, reason); }),
+                sequence, links_.word_of(c.out, output_count(c.primitive, c.count, size()) * element_bytes));
   collectives_.push_back(work);
   const double start = seconds_now();
   poll();

@@ -15,6 +15,7 @@ struct HostContext {
   ProgressEngine& engine;
   Memory& memory;
   RegionProvider& regions;
+  PeerMemory& peers;
   LinkOptions links;
   Algorithm algorithm = Algorithm::Auto;  // where an operation's options leave it open
   bool deterministic = false;
@@ -32,7 +33,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   int rank() const override { return links_.rank(); }
   int size() const override { return links_.size(); }
-  int world_rank(int r) const override { return members_.at(static_cast<size_t>(r)); }
+  int world_rank(int r) const override { return links_.members().at(static_cast<size_t>(r)); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
   std::unique_ptr<GroupBackend> split(int color, int key) override;
@@ -43,6 +44,8 @@ class OwnGroup final : public GroupBackend, public Progressable {
   /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.
   std::string diagnose();
   [[noreturn]] void fail(const std::string& what, const std::string& reason);
+  /// Lets peers write to the Output of the collective that is about to move.
+  void publish_output(uint64_t sequence, uint64_t word) { links_.signatures(rank()).publish_output(sequence, word); }
   HostContext& context() { return context_; }
   const std::string& key() const { return key_; }
 
@@ -54,7 +57,6 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   HostContext& context_;
   std::string key_;
-  std::vector<int> members_;
   GroupLinks links_;
   std::deque<std::shared_ptr<CollectiveWork>> collectives_;  // only the front one moves: operations start in order
   uint64_t next_sequence_ = 0;

@@ -5,12 +5,21 @@
 
 namespace sixfold::comm {
 
+namespace {
+/// What the slots of a link hold. Longer messages end only when the receiver has come, so they need not be staged.
+size_t capacity_of(const LinkOptions& options) {
+  return static_cast<size_t>(options.num_slots) * options.slot_bytes;
+}
+}  // namespace
+
 P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail fail)
     : links_(links),
       transfer_(transfer),
       sequence_(sequence),
       fail_(std::move(fail)),
-      total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)) {}
+      total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)),
+      lends_(is_send() && total_bytes_ > capacity_of(links.options()) &&
+             links.word_of(transfer.buf.data, total_bytes_) != 0) {}
 
 Signature P2pRun::signature() const {
   // Both sides name it a send, so that the two signatures of a matching pair are equal.
@@ -19,9 +28,13 @@ Signature P2pRun::signature() const {
 
 bool P2pRun::advance() {
   bool moved = false;
-  while (!done_ && (is_send() ? advance_send() : advance_recv())) {
-    done_ = moved_bytes_ == total_bytes_;
+  while (!all_moved_ && (is_send() ? advance_send() : advance_recv())) {
+    all_moved_ = moved_bytes_ == total_bytes_;
     moved = true;
+  }
+  if (all_moved_ && !done_) {
+    done_ = !lends_ || links_.to(transfer_.peer, channel()).drained();
+    moved |= done_;
   }
   return moved;
 }
@@ -30,9 +43,11 @@ bool P2pRun::advance_send() {
   SendEnd& to = links_.to(transfer_.peer, channel());
   if (!to.ready()) return false;
   const size_t bytes = std::min(links_.options().slot_bytes, total_bytes_ - moved_bytes_);
-  if (bytes > 0) std::memcpy(to.slot(), static_cast<const std::byte*>(transfer_.buf.data) + moved_bytes_, bytes);
+  const auto* data = static_cast<const std::byte*>(transfer_.buf.data) + moved_bytes_;
+  const uint64_t place = lends_ ? links_.word_of(data, bytes) : kInSlot;
+  if (place == kInSlot && bytes > 0) std::memcpy(to.slot(), data, bytes);
   const auto words = signature().pack();
-  to.header() = {sequence_, {words[0], words[1]}, bytes};
+  to.header() = {sequence_, {words[0], words[1]}, bytes, place};
   to.commit();
   moved_bytes_ += bytes;
   return true;
@@ -48,8 +63,10 @@ bool P2pRun::advance_recv() {
           " (" + to_string(Signature::unpack({header.signature[0], header.signature[1]})) +
           "), this rank receives message #" + std::to_string(sequence_) + " (" + to_string(signature()) + ")");
   }
-  if (header.bytes > 0)
-    std::memcpy(static_cast<std::byte*>(transfer_.buf.data) + moved_bytes_, from.slot(), header.bytes);
+  const std::byte* data =
+      header.place == kInSlot ? from.slot() : links_.reach(transfer_.peer, header.place, 0, header.bytes);
+  SIXFOLD_CHECK(data != nullptr, "a peer lends what lies in its heap");
+  if (header.bytes > 0) std::memcpy(static_cast<std::byte*>(transfer_.buf.data) + moved_bytes_, data, header.bytes);
   moved_bytes_ += header.bytes;
   from.release();
   return true;

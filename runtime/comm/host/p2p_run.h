@@ -1,4 +1,5 @@
-// One send or one receive over a lane's link, slice by slice, without ever blocking.
+// One send or one receive over a lane's link, slice by slice, without ever blocking. Where the buffer of a long send is
+// in a heap that the peer reaches, the slots carry headers only, and the receiver reads it there.
 #pragma once
 
 #include "runtime/comm/host/executor.h"
@@ -28,8 +29,9 @@ class P2pRun {
   uint64_t sequence_;
   Fail fail_;
   size_t total_bytes_;
+  bool lends_;  // the receiver reads in the sender's buffer
   size_t moved_bytes_ = 0;
-  bool done_ = false;
+  bool all_moved_ = false, done_ = false;
 };
 
 }  // namespace sixfold::comm

@@ -46,6 +46,18 @@ class SignatureRing {
   void publish(uint64_t sequence, const Signature& signature);
   /// The signature of operation `sequence`; empty when it was not entered yet, or is overwritten by later ones.
   std::optional<Signature> find(uint64_t sequence) const;
+  /// Once operation `sequence` may be acted on and not before: peers may from now on write to its Output, which `word`
+  /// names (0: they cannot reach it).
+  void publish_output(uint64_t sequence, uint64_t word) {
+    entries_[sequence % kEntries].output.store(word, std::memory_order_relaxed);
+    started_.store(sequence + 1, std::memory_order_release);
+  }
+  /// The word of the Output of operation `sequence`; 0 when the rank has not started it, or it cannot be reached. Only
+  /// for an operation that this rank cannot have left behind.
+  uint64_t output_of(uint64_t sequence) const {
+    if (started_.load(std::memory_order_acquire) <= sequence) return 0;
+    return entries_[sequence % kEntries].output.load(std::memory_order_relaxed);
+  }
   /// The oldest operation that find() may still know.
   uint64_t oldest() const {
     const uint64_t count = entered();
@@ -59,8 +71,10 @@ class SignatureRing {
   struct Entry {
     std::atomic<uint64_t> stamp;  // sequence + 1; 0 while it is written
     std::atomic<uint64_t> words[2];
+    std::atomic<uint64_t> output;
   };
   std::atomic<uint64_t> entered_;
+  std::atomic<uint64_t> started_;
   Entry entries_[kEntries];
 };
 

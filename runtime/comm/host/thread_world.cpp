@@ -45,8 +45,8 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
 
   const auto run_rank = [&](int rank) {
     set_log_rank(rank);
-    HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores});
     try {
+      HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores});
       body(world);
     } catch (const std::exception& error) {
       abort.set(rank, error.what());

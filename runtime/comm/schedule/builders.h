@@ -48,7 +48,7 @@ inline Slice own_copy(const Call& call, Slice destination) {
 Schedule single_rank(const Call& call);
 
 /// Appends `step`, which sends its src; where the last step has just written that slice and sends nothing, it sends it
-/// on, so that the slice is not read from memory again.
+/// on as `step` would, so that the slice is not read from memory again.
 void append_send(Schedule& schedule, const Step& step);
 
 }  // namespace sixfold::comm

@@ -19,10 +19,15 @@ namespace sixfold::comm {
 
 namespace {
 
-/// Sends `source` to all others; `copy` is where this rank keeps a copy, if anywhere.
-void send_to_all(const Call& call, const Slice& source, const Slice& copy, Schedule& schedule) {
-  append_send(schedule, {.send_peer = neighbour(call, 1), .src = source, .dst = copy});
-  for (int k = 2; k < call.size; ++k) schedule.steps.push_back({.send_peer = neighbour(call, k), .src = source});
+/// Sends `send.src` to all others. Where this rank keeps a copy in send.dst, it makes it with the first send.
+void send_to_all(const Call& call, Step send, Schedule& schedule) {
+  send.send_peer = neighbour(call, 1);
+  append_send(schedule, send);
+  send.dst = {};
+  for (int k = 2; k < call.size; ++k) {
+    send.send_peer = neighbour(call, k);
+    schedule.steps.push_back(send);
+  }
 }
 
 /// Receives everybody's contribution to what this rank has in `own` and leaves the sum in rank order, finished, in
@@ -51,13 +56,15 @@ void add_in_rank_order(const Call& call, const Slice& own, const Slice& result, 
 void reduce_scatter(const Call& call, const Slice& result, Schedule& schedule) {
   for (int k = 1; k < call.size; ++k) {
     const int peer = neighbour(call, k);
-    schedule.steps.push_back({.send_peer = peer, .src = block(call, Buffer::Input, peer)});
+    // In an all-reduce in place, what overwrites the block is the result, which `peer` sends after reading it.
+    schedule.steps.push_back({.send_peer = peer, .src = block(call, Buffer::Input, peer), .stays = true});
   }
   add_in_rank_order(call, block(call, Buffer::Input, call.rank), result, schedule);
 }
 
 void all_gather(const Call& call, const Slice& own, const Slice& own_block, Schedule& schedule) {
-  send_to_all(call, own, own_block, schedule);
+  const Slice landing = block(call, Buffer::Output, call.rank);
+  send_to_all(call, {.src = own, .dst = own_block, .stays = true, .lands = landing}, schedule);
   for (int k = 1; k < call.size; ++k) {
     const int peer = neighbour(call, -k);
     schedule.steps.push_back({.recv_peer = peer, .dst = block(call, Buffer::Output, peer)});
@@ -84,7 +91,7 @@ Schedule direct_all_reduce(const Call& call) {
   if (call.size == 1) return single_rank(call);
   Schedule schedule;
   if (is_one_shot(call.count, call.size)) {
-    send_to_all(call, whole(call, Buffer::Input), {}, schedule);
+    send_to_all(call, {.src = whole(call, Buffer::Input), .stays = !call.in_place}, schedule);
     add_in_rank_order(call, whole(call, Buffer::Input), whole(call, Buffer::Output), schedule);
   } else {
     const Slice own_part = block(call, Buffer::Output, call.rank);
@@ -99,7 +106,8 @@ Schedule direct_broadcast(const Call& call) {
   Schedule schedule;
   const Slice output = whole(call, Buffer::Output);
   if (call.rank == call.root) {
-    send_to_all(call, whole(call, Buffer::Input), own_copy(call, output), schedule);
+    const Step send{.src = whole(call, Buffer::Input), .dst = own_copy(call, output), .stays = true, .lands = output};
+    send_to_all(call, send, schedule);
   } else {
     schedule.steps.push_back({.recv_peer = call.root, .dst = output});
   }
@@ -113,7 +121,7 @@ Schedule direct_reduce(const Call& call) {
   if (call.rank == call.root) {
     add_in_rank_order(call, input, whole(call, Buffer::Output), schedule);
   } else {
-    schedule.steps.push_back({.send_peer = call.root, .src = input});
+    schedule.steps.push_back({.send_peer = call.root, .src = input, .stays = true});
   }
   return schedule;
 }

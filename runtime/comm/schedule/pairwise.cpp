@@ -30,7 +30,11 @@ Schedule pairwise_all_to_all(const Call& call) {
   }
   for (int k = 1; k < call.size; ++k) {
     const int from = neighbour(call, -k);
-    schedule.steps.push_back({.send_peer = neighbour(call, k), .src = outgoing(k)});
+    Step send{.send_peer = neighbour(call, k), .src = outgoing(k)};
+    // In place, the block that comes in from the same peer in round N - k was sent after that peer had read this one.
+    send.stays = !call.in_place || 2 * k < call.size;
+    if (!call.in_place) send.lands = block(call, Buffer::Output, call.rank);
+    schedule.steps.push_back(send);
     schedule.steps.push_back({.recv_peer = from, .dst = block(call, Buffer::Output, from)});
   }
   return schedule;

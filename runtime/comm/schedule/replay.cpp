@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "runtime/core/error.h"
+
 namespace sixfold::comm {
 
 Replay::Replay(const Call& call, const std::vector<std::vector<Schedule>>& passes, int num_slots, size_t slot_elements)
@@ -21,6 +23,13 @@ Replay::Replay(const Call& call, const std::vector<std::vector<Schedule>>& passe
     lay_out_memory(rank);
   }
   links_.resize(static_cast<size_t>(call.size * call.size * num_channels_));
+  size_t num_elements = 0;
+  for (Memory& memory : memory_) {
+    memory.first_element = num_elements;
+    num_elements +=
+        memory.input_memory.size() + memory.output_memory.size() + memory.scratch.size() + memory.accum.size();
+  }
+  races_ = RaceDetector(static_cast<size_t>(call.size * num_channels_), num_elements);
 }
 
 void Replay::lay_out_memory(int rank) {
@@ -118,39 +127,88 @@ bool Replay::advance(Cursor& cursor) {
   return true;
 }
 
+void Replay::begin_event(const Cursor& at, const Step& step, Link* from) {
+  races_.begin_event(actor(at));
+  if (from != nullptr) races_.join(actor(at), from->messages[from->head % num_slots_].clock);
+  if (step.after == kNoStep) return;
+  races_.join(actor(at), awaited_clocks_.at({at.rank, at.pass, static_cast<size_t>(step.after), at.slice}));
+}
+
 void Replay::move_slice(const Cursor& at, const Step& step, Link* from, Link* to) {
+  begin_event(at, step, from);
   const size_t first = at.slice * slot_elements_;
   const size_t count = std::min(slot_elements_, step.count() - first);
   const Symbol* received = nullptr;
   if (from != nullptr) {
     const size_t slot = from->head % num_slots_;
-    if (from->counts[slot] != count) {
+    const Message& message = from->messages[slot];
+    if (message.count != count) {
       fail(Fault::SizeMismatch, at,
-           "expects " + std::to_string(count) + " elements, got " + std::to_string(from->counts[slot]));
+           "expects " + std::to_string(count) + " elements, got " + std::to_string(message.count));
     }
     received = &from->symbols[slot * slot_elements_];
+    check_receive_in_place(at, step, message);
   }
   Symbol* sent = nullptr;
   if (to != nullptr) {
     to->symbols.resize(num_slots_ * slot_elements_);
-    to->counts.resize(num_slots_);
-    to->counts[to->tail % num_slots_] = count;
+    to->messages.resize(num_slots_);
     sent = &to->symbols[to->tail % num_slots_ * slot_elements_];
   }
   for (size_t i = 0; i < count; ++i) {
     const Symbol value = value_of(at, step, received == nullptr ? nullptr : received + i, first + i);
-    if (step.dst.used) {
-      Symbol& stored = element_of(at, step.dst, first + i);
-      stored = value;
-      stored.pass = static_cast<int>(at.pass);
-    }
+    if (step.dst.used) write(at, step.dst, first + i, value);
     if (sent != nullptr) sent[i] = value;
   }
   if (from != nullptr) ++from->head;
   if (to != nullptr) {
+    for (size_t i = 0; step.lands.used && i < count; ++i) {
+      check_access(at, step.send_peer, step.lands, first + i, true);
+    }
+    to->messages[to->tail % num_slots_] = {count, at, races_.clock(actor(at))};
     ++to->tail;
     sent_elements_[static_cast<size_t>(at.rank)] += count;
   }
+  if (num_channels_ > 1) awaited_clocks_[{at.rank, at.pass, at.step, at.slice}] = races_.clock(actor(at));
+}
+
+/// What the sender promised of a message that does not go through a slot.
+void Replay::check_receive_in_place(const Cursor& at, const Step& step, const Message& message) {
+  const Step& sending = step_at(message.sender);
+  const size_t begin = message.sender.slice * slot_elements_;
+  if (sending.stays) {
+    const Slice& lent = sending.dst.used ? sending.dst : sending.src;
+    for (size_t i = 0; i < message.count; ++i) check_access(at, message.sender.rank, lent, begin + i, false);
+  }
+  if (!sending.lands.used) return;
+  const bool copies = step.dst.used && step.dst.buffer == Buffer::Output && !step.reduce && !step.finish;
+  if (!copies || step.dst.offset + at.slice * slot_elements_ != sending.lands.offset + begin) {
+    fail(Fault::WrongLanding, at,
+         "rank " + std::to_string(message.sender.rank) + " would write to Output[" +
+             std::to_string(sending.lands.offset + begin) + "...] instead");
+  }
+}
+
+/// That what `at` does to an element of `owner`'s memory is ordered against what others do to it.
+void Replay::check_access(const Cursor& at, int owner, const Slice& slice, size_t element, bool writes) {
+  const size_t number = element_number(owner, element_of({owner, at.channel, at.pass}, slice, element));
+  const bool ordered = writes ? races_.write(actor(at), number) : races_.read(actor(at), number);
+  if (ordered) return;
+  fail(Fault::Race, at,
+       std::string(writes ? "writes" : "reads") + " element " + std::to_string(slice.offset + element) + " of rank " +
+           std::to_string(owner) + ", which nothing orders against another access to it");
+}
+
+size_t Replay::element_number(int rank, const Symbol& symbol) const {
+  const Memory& memory = memory_[static_cast<size_t>(rank)];
+  size_t first = memory.first_element;
+  for (const auto* part : {&memory.input_memory, &memory.output_memory, &memory.scratch, &memory.accum}) {
+    const auto offset = &symbol - part->data();
+    if (offset >= 0 && static_cast<size_t>(offset) < part->size()) return first + static_cast<size_t>(offset);
+    first += part->size();
+  }
+  SIXFOLD_CHECK(false, "a symbol lies in its rank's memory");
+  return 0;
 }
 
 Symbol Replay::value_of(const Cursor& at, const Step& step, const Symbol* received, size_t element) {
@@ -184,7 +242,15 @@ Symbol& Replay::element_of(const Cursor& at, const Slice& slice, size_t element)
   return memory.accum[i];
 }
 
+void Replay::write(const Cursor& at, const Slice& slice, size_t element, const Symbol& value) {
+  check_access(at, at.rank, slice, element, true);
+  Symbol& stored = element_of(at, slice, element);
+  stored = value;
+  stored.pass = static_cast<int>(at.pass);
+}
+
 const Symbol& Replay::read(const Cursor& at, const Slice& slice, size_t element) {
+  check_access(at, at.rank, slice, element, false);
   const Symbol& symbol = element_of(at, slice, element);
   const bool of_a_pass = slice.buffer == Buffer::Scratch || slice.buffer == Buffer::Accum;
   if (symbol.ranks.none() || (of_a_pass && symbol.pass != static_cast<int>(at.pass))) {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <bitset>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "runtime/comm/schedule/races.h"
 #include "runtime/comm/schedule/verify.h"
 
 namespace sixfold::comm {
@@ -51,16 +54,23 @@ class Replay {
     int rank = 0, channel = 0;
     size_t pass = 0, step = 0, slice = 0;
   };
+  /// What goes with the symbols of a slot.
+  struct Message {
+    size_t count = 0;  // elements
+    Cursor sender;     // where it was sent
+    RaceDetector::Clock clock;
+  };
   struct Link {
-    std::vector<Symbol> symbols;  // num_slots slots; allocated at first use
-    std::vector<size_t> counts;   // elements in each slot
-    size_t tail = 0, head = 0;    // slots filled and emptied so far
+    std::vector<Symbol> symbols;    // num_slots slots; allocated at first use
+    std::vector<Message> messages;  // by slot
+    size_t tail = 0, head = 0;      // slots filled and emptied so far
   };
   struct Memory {
     std::vector<Symbol> input_memory, output_memory, scratch, accum;
     Symbol* input = nullptr;  // in place, these two point into the same memory
     Symbol* output = nullptr;
     size_t input_count = 0, output_count = 0;  // that steps may touch
+    size_t first_element = 0;                  // the RaceDetector's number of the first of all these symbols
   };
 
   void lay_out_memory(int rank);
@@ -74,9 +84,15 @@ class Replay {
   bool run_rank(int rank, Order order);
   bool advance(Cursor& cursor);
   void move_slice(const Cursor& at, const Step& step, Link* from, Link* to);
+  void begin_event(const Cursor& at, const Step& step, Link* from);
+  void check_receive_in_place(const Cursor& at, const Step& step, const Message& message);
+  void check_access(const Cursor& at, int owner, const Slice& slice, size_t element, bool writes);
+  size_t actor(const Cursor& at) const { return static_cast<size_t>(at.rank * num_channels_ + at.channel); }
+  size_t element_number(int rank, const Symbol& symbol) const;
   Symbol value_of(const Cursor& at, const Step& step, const Symbol* received, size_t element);
   Symbol& element_of(const Cursor& at, const Slice& slice, size_t element);
   const Symbol& read(const Cursor& at, const Slice& slice, size_t element);
+  void write(const Cursor& at, const Slice& slice, size_t element, const Symbol& value);
   Symbol add(const Cursor& at, const Symbol& a, const Symbol& b) const;
   Link& link(int sender, int receiver, int channel);
 
@@ -93,6 +109,9 @@ class Replay {
   std::vector<std::vector<Cursor>> cursors_;  // per rank and channel
   std::vector<Link> links_;                   // per sender, receiver and channel
   std::vector<size_t> sent_elements_;         // per rank
+  RaceDetector races_;
+  /// Clocks of slices that another channel waits for, by rank, pass, step and slice.
+  std::map<std::tuple<int, size_t, size_t, size_t>, RaceDetector::Clock> awaited_clocks_;
 };
 
 }  // namespace sixfold::comm

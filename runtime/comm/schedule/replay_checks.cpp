@@ -39,6 +39,20 @@ void Replay::check_step(const Cursor& at, const Schedule& schedule, const Step& 
   const bool receives = step.recv_peer != kNoPeer;
   require(step.reduce ? step.src.used && (receives || step.dst.used) : step.src.used != receives,
           "has not the operands that it needs");
+  const auto peers_see = [](const Slice& slice) {
+    return slice.used && (slice.buffer == Buffer::Input || slice.buffer == Buffer::Output);
+  };
+  const bool copies = !step.reduce && !step.finish;
+  require(!step.stays || (step.send_peer != kNoPeer && peers_see(step.dst.used ? step.dst : step.src) &&
+                          (step.dst.used || copies)),
+          "promises that bytes stay which it does not send as they lie in Input or Output");
+  if (step.lands.used) {
+    const Slice& landing = step.lands;
+    const size_t available = step.send_peer == kNoPeer ? 0 : memory_[static_cast<size_t>(step.send_peer)].output_count;
+    require(landing.buffer == Buffer::Output && landing.count == step.count() && landing.count <= available &&
+                landing.offset <= available - landing.count,
+            "promises a landing outside the receiver's Output, or of another size");
+  }
   if (step.after != kNoStep) {
     require(step.after >= 0 && static_cast<size_t>(step.after) < schedule.steps.size(),
             "waits for a step that does not exist");

@@ -21,7 +21,8 @@ namespace {
 void reduce_scatter(const Call& call, const Slice& result, Schedule& schedule) {
   const int next = neighbour(call, 1), previous = neighbour(call, -1);
   // A pass is small enough for the links to hold (see max_pass_count), so all ranks may begin with a send.
-  schedule.steps.push_back({.send_peer = next, .src = block(call, Buffer::Input, previous)});
+  // In an all-reduce in place, the result that overwrites this block has been added to by all ranks, `next` first.
+  schedule.steps.push_back({.send_peer = next, .src = block(call, Buffer::Input, previous), .stays = true});
   for (int k = 2; k < call.size; ++k) {
     schedule.steps.push_back({.recv_peer = previous,
                               .send_peer = next,
@@ -38,10 +39,12 @@ void reduce_scatter(const Call& call, const Slice& result, Schedule& schedule) {
 /// Fills all blocks of Output from everybody's `own`; `own_block` is where this rank's goes, unused where it is there.
 void all_gather(const Call& call, const Slice& own, const Slice& own_block, Schedule& schedule) {
   const int next = neighbour(call, 1), previous = neighbour(call, -1);
-  append_send(schedule, {.send_peer = next, .src = own, .dst = own_block});
+  const Slice landing = block(call, Buffer::Output, call.rank);
+  append_send(schedule, {.send_peer = next, .src = own, .dst = own_block, .stays = true, .lands = landing});
   for (int k = 1; k < call.size - 1; ++k) {
+    const Slice passed_on = block(call, Buffer::Output, neighbour(call, -k));
     schedule.steps.push_back(
-        {.recv_peer = previous, .send_peer = next, .dst = block(call, Buffer::Output, neighbour(call, -k))});
+        {.recv_peer = previous, .send_peer = next, .dst = passed_on, .stays = true, .lands = passed_on});
   }
   schedule.steps.push_back({.recv_peer = previous, .dst = block(call, Buffer::Output, next)});
 }
@@ -77,9 +80,17 @@ Schedule ring_broadcast(const Call& call) {
   const int next = neighbour(call, 1), previous = neighbour(call, -1);
   const Slice output = whole(call, Buffer::Output);
   if (call.rank == call.root) {
-    schedule.steps.push_back({.send_peer = next, .src = whole(call, Buffer::Input), .dst = own_copy(call, output)});
+    const Slice input = whole(call, Buffer::Input);
+    schedule.steps.push_back(
+        {.send_peer = next, .src = input, .dst = own_copy(call, output), .stays = true, .lands = output});
   } else {
-    schedule.steps.push_back({.recv_peer = previous, .send_peer = next == call.root ? kNoPeer : next, .dst = output});
+    Step receive{.recv_peer = previous, .dst = output};
+    if (next != call.root) {
+      receive.send_peer = next;
+      receive.stays = true;
+      receive.lands = output;
+    }
+    schedule.steps.push_back(receive);
   }
   return schedule;
 }
@@ -90,7 +101,7 @@ Schedule ring_reduce(const Call& call) {
   const int next = neighbour(call, 1), previous = neighbour(call, -1);
   const Slice input = whole(call, Buffer::Input);
   if (previous == call.root) {
-    schedule.steps.push_back({.send_peer = next, .src = input});
+    schedule.steps.push_back({.send_peer = next, .src = input, .stays = true});
   } else if (call.rank != call.root) {
     schedule.steps.push_back({.recv_peer = previous, .send_peer = next, .src = input, .reduce = true});
   } else {

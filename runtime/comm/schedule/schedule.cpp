@@ -164,6 +164,8 @@ void append_send(Schedule& schedule, const Step& step) {
     Step& last = schedule.steps.back();
     if (last.send_peer == kNoPeer && last.dst == step.src && last.channel == step.channel && !step.dst.used) {
       last.send_peer = step.send_peer;
+      last.stays = step.stays;
+      last.lands = step.lands;
       return;
     }
   }
@@ -188,6 +190,8 @@ std::string to_string(const Step& step) {
   if (step.dst.used) text += (text.empty() ? "-> " : " -> ") + text_of(step.dst);
   if (step.finish) append("finish");
   if (step.send_peer != kNoPeer) append("send " + std::to_string(step.send_peer));
+  if (step.stays) append("stays");
+  if (step.lands.used) append("lands in " + text_of(step.lands));
   if (step.after != kNoStep) append("after step " + std::to_string(step.after));
   return "ch" + std::to_string(step.channel) + "  " + text;
 }

@@ -37,7 +37,10 @@ TreePlace place_in_tree(const Call& call, int top) {
 /// Sums up; at the top the last step leaves the result, finished, in Output.
 void reduce_up(const Call& call, const TreePlace& place, Schedule& schedule) {
   Slice sum = whole(call, Buffer::Input);
-  if (place.children.empty()) schedule.steps.push_back({.send_peer = place.parent, .src = sum, .channel = kUp});
+  // In an all-reduce in place, what overwrites the Input of a leaf comes down after its parent has added it.
+  if (place.children.empty()) {
+    schedule.steps.push_back({.send_peer = place.parent, .src = sum, .channel = kUp, .stays = true});
+  }
   for (size_t i = 0; i < place.children.size(); ++i) {
     Step add{.recv_peer = place.children[i], .src = sum, .reduce = true, .channel = kUp};
     if (i + 1 < place.children.size()) {
@@ -63,13 +66,19 @@ void broadcast_down(const Call& call, const TreePlace& place, const Slice& sourc
   // The first send goes with the copy or the receive, the other one reads again.
   Step step = top ? Step{.src = source, .dst = top_copy, .channel = channel, .after = after}
                   : Step{.recv_peer = place.parent, .dst = output, .channel = channel};
-  if (!place.children.empty()) step.send_peer = place.children[0];
+  if (!place.children.empty()) {
+    step.send_peer = place.children[0];
+    step.stays = true;
+    step.lands = output;
+  }
   schedule.steps.push_back(step);
   for (size_t i = 1; i < place.children.size(); ++i) {
     schedule.steps.push_back({.send_peer = place.children[i],
                               .src = top ? source : output,
                               .channel = channel,
-                              .after = top ? after : kNoStep});
+                              .after = top ? after : kNoStep,
+                              .stays = true,
+                              .lands = output});
   }
 }
 

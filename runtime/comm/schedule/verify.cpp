@@ -28,6 +28,10 @@ std::string_view fault_name(Fault fault) {
       return "unfinished";
     case Fault::Leftover:
       return "leftover";
+    case Fault::Race:
+      return "race";
+    case Fault::WrongLanding:
+      return "wrong landing";
     case Fault::OutOfRange:
       return "out of range";
   }

@@ -4,6 +4,10 @@
 // cuts steps into slices of slot_elements and links into num_slots slots, as the executors do, and runs consecutive
 // passes; since channels synchronise only where the schedule says so, it replays several orders of progress between
 // them.
+//
+// Promises about bytes that stay in place (Step::stays, Step::lands) are proved by vector clocks: the receiver of a
+// slice that stays reads the sender's memory when it receives, the sender of a slice that lands writes the receiver's
+// memory when it sends, and whatever else touches those elements must be ordered before or after by the messages alone.
 #pragma once
 
 #include <functional>
@@ -24,6 +28,8 @@ enum class Fault : uint8_t {
   WrongElement,     // a result holds another element's contribution
   Unfinished,       // a reduced result was not scaled exactly once, after the last addition
   Leftover,         // a message was sent that nobody received
+  Race,             // two ranks or channels touch an element, one of them writing, and nothing orders the two
+  WrongLanding,     // a message is to land elsewhere than where the receiver wants it
   OutOfRange,  // a step touches elements beyond its buffer, names a rank or step that does not exist, writes to Input,
                // or lacks an operand
 };
