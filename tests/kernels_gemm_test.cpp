@@ -29,8 +29,8 @@ Doubles reference_matmul(const Sizes& s, bool transpose_a, bool transpose_b, con
   return c;
 }
 
-/// A running sum of k products wanders as sqrt(k) and is rounded k times: errors of the order of k * 2^-24, whatever the
-/// order in which a vector unit adds.
+/// A running sum of k products wanders as sqrt(k) and is rounded k times: errors of the order of k * 2^-24, whatever
+/// the order in which a vector unit adds.
 double gemm_tolerance(int64_t k) {
   return 1e-7 * static_cast<double>(k) + 1e-6;
 }
