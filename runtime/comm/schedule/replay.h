@@ -44,6 +44,7 @@ class Replay {
   /// Runs all passes to their end and looks at the result. Throws FaultFound. Called once.
   void run(Order order);
   const std::vector<size_t>& sent_elements() const { return sent_elements_; }
+  const std::vector<SentByLink>& sent_by_link() const { return sent_by_link_; }
 
  private:
   /// Where a channel of a rank stands. A channel goes on to its next pass without waiting for the others.
@@ -93,6 +94,7 @@ class Replay {
   std::vector<std::vector<Cursor>> cursors_;  // per rank and channel
   std::vector<Link> links_;                   // per sender, receiver and channel
   std::vector<size_t> sent_elements_;         // per rank
+  std::vector<SentByLink> sent_by_link_;      // per rank, with a topology
 };
 
 }  // namespace sixfold::comm
