@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/comm/schedule/topology.h"
 #include "tests/harness.h"
 
 namespace sixfold::comm {
@@ -27,13 +28,35 @@ Call on_rank(Call call, int rank) {
   return call;
 }
 
-/// Calls f(primitive, algorithm, builder) for all there are.
+/// On which topologies a builder is asked: hierarchical on all M x n, the others on none.
+std::vector<const Topology*> topologies_of(Algorithm algorithm, int size) {
+  if (algorithm != Algorithm::Hierarchical) return {nullptr};
+  static std::map<std::string, Topology> known;
+  std::vector<const Topology*> found;
+  for (int nodes = 1; nodes <= size; ++nodes) {
+    if (size % nodes != 0) continue;
+    const std::string text = std::to_string(nodes) + "x" + std::to_string(size / nodes);
+    found.push_back(&known.try_emplace(text, Topology::parse(text, size)).first->second);
+  }
+  return found;
+}
+
+/// Calls f(builder, call, algorithm) for all builders and topologies; `call` has `count` elements in one pass.
 template <typename F>
-void for_each_builder(F&& f) {
+void for_each_builder(const std::vector<int>& sizes, size_t count, F&& f) {
   for (Primitive primitive : kCollectives) {
-    for (Algorithm algorithm : algorithms_of(primitive)) {
-      SCOPED_TRACE(std::string(primitive_name(primitive)) + " " + std::string(algorithm_name(algorithm)));
-      f(primitive, algorithm, find_builder(primitive, algorithm));
+    for (Algorithm algorithm : kAlgorithms) {
+      const Builder builder = find_builder(primitive, algorithm);
+      if (builder == nullptr) continue;
+      for (int size : sizes) {
+        for (const Topology* topology : topologies_of(algorithm, size)) {
+          SCOPED_TRACE(std::string(primitive_name(primitive)) + " " + std::string(algorithm_name(algorithm)) +
+                       " size " + std::to_string(size) + (topology == nullptr ? "" : " on " + topology->to_string()));
+          Call call = make_call(primitive, size, count);
+          call.topology = topology;
+          f(builder, call, algorithm);
+        }
+      }
     }
   }
 }
@@ -62,7 +85,8 @@ TEST(ScheduleNames, RefusalsNameValueAndAllowedValues) {
   EXPECT_EQ(config_error([] { parse_primitive("send"); }),
             "primitive 'send': allowed are broadcast, reduce, all_reduce, all_gather, reduce_scatter, all_to_all");
   EXPECT_EQ(config_error([] { parse_algorithm("Ring"); }),
-            "algorithm 'Ring': allowed are auto, ring, tree, direct, pairwise");
+            "algorithm 'Ring': allowed are auto, ring, tree, direct, pairwise, binomial, double_tree, "
+            "recursive_doubling, halving_doubling, spread_out, hierarchical");
 }
 
 TEST(ScheduleNames, StepsPrint) {
@@ -87,17 +111,37 @@ TEST(ScheduleNames, StepsPrint) {
 
 TEST(ScheduleTable, WhichAlgorithmsExist) {
   using A = Algorithm;
-  const std::map<Primitive, std::vector<Algorithm>> expected = {{Primitive::Broadcast, {A::Ring, A::Tree, A::Direct}},
-                                                                {Primitive::Reduce, {A::Ring, A::Tree, A::Direct}},
-                                                                {Primitive::AllReduce, {A::Ring, A::Tree, A::Direct}},
-                                                                {Primitive::AllGather, {A::Ring, A::Direct}},
-                                                                {Primitive::ReduceScatter, {A::Ring, A::Direct}},
-                                                                {Primitive::AllToAll, {A::Pairwise}},
-                                                                {Primitive::Send, {}},
-                                                                {Primitive::Barrier, {}}};
+  const std::map<Primitive, std::vector<Algorithm>> expected = {
+      {Primitive::Broadcast, {A::Ring, A::Tree, A::Direct, A::Binomial, A::DoubleTree}},
+      {Primitive::Reduce, {A::Ring, A::Tree, A::Direct, A::Binomial, A::DoubleTree}},
+      {Primitive::AllReduce, {A::Ring, A::Tree, A::Direct, A::DoubleTree, A::RecursiveDoubling, A::HalvingDoubling}},
+      {Primitive::AllGather, {A::Ring, A::Direct, A::RecursiveDoubling, A::HalvingDoubling}},
+      {Primitive::ReduceScatter, {A::Ring, A::Direct, A::HalvingDoubling}},
+      {Primitive::AllToAll, {A::Pairwise, A::SpreadOut}},
+      {Primitive::Send, {}},
+      {Primitive::Barrier, {}}};
   for (const auto& [primitive, algorithms] : expected) EXPECT_EQ(algorithms_of(primitive), algorithms);
   EXPECT_EQ(find_builder(Primitive::AllReduce, Algorithm::Auto), nullptr);
   EXPECT_EQ(find_builder(Primitive::AllGather, Algorithm::Tree), nullptr);
+}
+
+TEST(ScheduleTable, HierarchicalNeedsNodesOfOneSize) {
+  const Topology alike = Topology::parse("2x2", 4), unlike({0, 0, 0, 1});
+  for (Primitive primitive : kCollectives) {
+    const bool exists = primitive != Primitive::AllToAll;
+    EXPECT_EQ(builder_applies(primitive, Algorithm::Hierarchical, &alike), exists);
+    EXPECT_FALSE(builder_applies(primitive, Algorithm::Hierarchical, &unlike));
+    EXPECT_FALSE(builder_applies(primitive, Algorithm::Hierarchical, nullptr));
+    EXPECT_EQ(algorithms_of(primitive, &alike).back() == Algorithm::Hierarchical, exists);
+    EXPECT_EQ(algorithms_of(primitive, &unlike), algorithms_of(primitive));
+    if (!exists) continue;
+    Call call = make_call(primitive, 4, 10);
+    EXPECT_THROW(find_builder(primitive, Algorithm::Hierarchical)(call), CheckError);
+    call.topology = &unlike;
+    EXPECT_THROW(find_builder(primitive, Algorithm::Hierarchical)(call), CheckError);
+  }
+  EXPECT_THROW(max_pass_count(Primitive::AllReduce, Algorithm::Hierarchical, 4, 10), CheckError);
+  EXPECT_TRUE(builder_applies(Primitive::AllReduce, Algorithm::Ring, &unlike));
 }
 
 TEST(ScheduleTable, ElementsOfInputAndOutput) {
@@ -140,52 +184,71 @@ size_t largest_step(const Builder builder, const Call& call) {
 }
 
 TEST(MaxPassCount, IsTheLargestThatTheSlotsHold) {
-  for_each_builder([](Primitive primitive, Algorithm algorithm, Builder builder) {
-    for (int size : {1, 2, 3, 4, 5, 8, 9, 17, 64}) {
-      for (size_t capacity : {1, 2, 3, 7, 64, 1000}) {
-        for (size_t count : {size_t{1}, size_t{5}, size_t{100}, size_t{200000}}) {
-          const size_t pass = max_pass_count(primitive, algorithm, size, capacity, count);
-          Call call = make_call(primitive, size, count);
-          call.pass_count = std::min(pass, count);
-          EXPECT_LE(largest_step(builder, call), capacity) << size << " " << count;
-          call.pass_count = std::min(max_pass_count(primitive, algorithm, size, capacity), count);
-          EXPECT_LE(largest_step(builder, call), capacity) << size << " " << count;
-          if (pass >= count) continue;
-          call.pass_count = pass + 1;
-          EXPECT_GT(largest_step(builder, call), capacity) << size << " " << count;
-        }
+  for_each_builder({1, 2, 3, 4, 5, 8, 9, 17, 64}, 0, [](Builder builder, Call call, Algorithm algorithm) {
+    for (size_t capacity : {1, 2, 3, 7, 64, 1000}) {
+      for (size_t count : {size_t{1}, size_t{5}, size_t{100}, size_t{200000}}) {
+        const auto largest = [&](size_t for_count) {
+          return max_pass_count(call.primitive, algorithm, call.size, capacity, for_count, call.topology);
+        };
+        call.count = count;
+        call.step_capacity = capacity;
+        call.pass_count = std::min(largest(count), count);
+        EXPECT_LE(largest_step(builder, call), capacity) << count;
+        call.pass_count = std::min(largest(0), count);
+        EXPECT_LE(largest_step(builder, call), capacity) << count;
+        if (largest(count) >= count) continue;
+        call.pass_count = largest(count) + 1;
+        EXPECT_GT(largest_step(builder, call), capacity) << count;
       }
     }
   });
   EXPECT_EQ(max_pass_count(Primitive::AllReduce, Algorithm::Ring, 4, SIZE_MAX / 2), SIZE_MAX);
 }
 
+/// What one pass covers when a step moves 1000 elements at most: the whole buffer, or a part of it a step.
+size_t expected_per_pass(const Call& call, Algorithm algorithm) {
+  const size_t n = static_cast<size_t>(call.size);
+  if (algorithm == Algorithm::DoubleTree) return n > 1 ? 2000 : 1000;
+  if (call.primitive != Primitive::AllReduce) return 1000;
+  if (algorithm == Algorithm::Ring || algorithm == Algorithm::Direct) return 1000 * n;
+  if (algorithm == Algorithm::HalvingDoubling) return n == 2 || n == 4 ? 2000 : 1000;
+  if (algorithm == Algorithm::Hierarchical) {
+    const int per_node = call.topology->ranks_per_node();
+    return 1000 * static_cast<size_t>(per_node > 1 ? per_node : call.size);
+  }
+  return 1000;
+}
+
+/// Where sums are kept in Output before they are final.
+bool adds_in_output(const Call& call, Algorithm algorithm) {
+  return call.primitive == Primitive::AllReduce &&
+         (algorithm == Algorithm::RecursiveDoubling || algorithm == Algorithm::HalvingDoubling ||
+          algorithm == Algorithm::Hierarchical);
+}
+
 // A chunk limit of 1000 elements and 10007 of them: the results that the passes write are everything, once.
 TEST(Passes, CoverEverythingOnce) {
   constexpr size_t kCount = 10007;
-  for_each_builder([&](Primitive primitive, Algorithm algorithm, Builder builder) {
-    for (int size : {1, 2, 3, 4}) {
-      const size_t pass_count = max_pass_count(primitive, algorithm, size, 1000, kCount);
-      Call call = make_call(primitive, size, kCount);
-      for (call.rank = 0; call.rank < size; ++call.rank) {
-        std::vector<int> writes(output_count(primitive, kCount, size), 0);
-        size_t num_passes = 0;
-        for (call.pass_offset = 0; call.pass_offset < kCount; call.pass_offset += pass_count, ++num_passes) {
-          call.pass_count = std::min(pass_count, kCount - call.pass_offset);
-          for (const Step& step : builder(call).steps) {
-            EXPECT_LE(step.count(), 1000u);
-            if (!step.dst.used || step.dst.buffer != Buffer::Output) continue;
-            ASSERT_LE(step.dst.offset + step.dst.count, writes.size());
-            for (size_t i = 0; i < step.dst.count; ++i) ++writes[step.dst.offset + i];
-          }
+  for_each_builder({1, 2, 3, 4}, kCount, [&](Builder builder, Call call, Algorithm algorithm) {
+    const size_t pass_count = max_pass_count(call.primitive, algorithm, call.size, 1000, kCount, call.topology);
+    for (call.rank = 0; call.rank < call.size; ++call.rank) {
+      std::vector<int> writes(output_count(call.primitive, kCount, call.size), 0);
+      size_t num_passes = 0;
+      for (call.pass_offset = 0; call.pass_offset < kCount; call.pass_offset += pass_count, ++num_passes) {
+        call.pass_count = std::min(pass_count, kCount - call.pass_offset);
+        for (const Step& step : builder(call).steps) {
+          EXPECT_LE(step.count(), 1000u);
+          if (!step.dst.used || step.dst.buffer != Buffer::Output) continue;
+          ASSERT_LE(step.dst.offset + step.dst.count, writes.size());
+          for (size_t i = 0; i < step.dst.count; ++i) ++writes[step.dst.offset + i];
         }
-        const int expected = primitive == Primitive::Reduce && call.rank != call.root ? 0 : 1;
-        EXPECT_EQ(std::count(writes.begin(), writes.end(), expected), static_cast<std::ptrdiff_t>(writes.size()));
-        // One pass moves 1000 elements a step: the whole buffer, or one part of it for each rank.
-        const bool parts = primitive == Primitive::AllReduce && algorithm != Algorithm::Tree;
-        const size_t per_pass = parts ? 1000 * static_cast<size_t>(size) : 1000;
-        EXPECT_EQ(num_passes, (kCount + per_pass - 1) / per_pass);
       }
+      const bool nothing = call.primitive == Primitive::Reduce && call.rank != call.root;
+      const bool more = adds_in_output(call, algorithm);
+      const auto right = [&](int times) { return nothing ? times == 0 : times == 1 || (more && times > 1); };
+      EXPECT_TRUE(std::all_of(writes.begin(), writes.end(), right));
+      const size_t per_pass = expected_per_pass(call, algorithm);
+      EXPECT_EQ(num_passes, (kCount + per_pass - 1) / per_pass);
     }
   });
 }
@@ -207,22 +270,35 @@ size_t furthest_end(Builder builder, const Call& call, Buffer buffer) {
 
 TEST(HugeCounts, LastPassEndsWhereTheBuffersEnd) {
   EXPECT_EQ(kHuge * sizeof(float), 8589934660u);
-  for_each_builder([](Primitive primitive, Algorithm, Builder builder) {
-    for (int size : {1, 2, 3, 4}) {
-      Call call = make_call(primitive, size, kHuge);
-      call.pass_offset = kHuge - 1017;
-      call.pass_count = 1017;
-      EXPECT_EQ(furthest_end(builder, call, Buffer::Input), input_count(primitive, kHuge, size)) << size;
-      EXPECT_EQ(furthest_end(builder, call, Buffer::Output), output_count(primitive, kHuge, size)) << size;
-      for (int rank = 0; rank < size; ++rank) {
-        for (const Step& step : builder(on_rank(call, rank)).steps) {
-          for (const Slice& slice : {step.src, step.dst}) {
-            if (!slice.used || slice.buffer == Buffer::Accum) continue;
-            EXPECT_GE(slice.offset % kHuge, kHuge - 1017) << to_string(step);  // of the last pass of some block
-            EXPECT_LE(slice.count, 1017u);
-          }
+  for_each_builder({1, 2, 3, 4, 6, 8}, kHuge, [](Builder builder, Call call, Algorithm) {
+    call.pass_offset = kHuge - 1017;
+    call.pass_count = 1017;
+    EXPECT_EQ(furthest_end(builder, call, Buffer::Input), input_count(call.primitive, kHuge, call.size));
+    EXPECT_EQ(furthest_end(builder, call, Buffer::Output), output_count(call.primitive, kHuge, call.size));
+    for (int rank = 0; rank < call.size; ++rank) {
+      for (const Step& step : builder(on_rank(call, rank)).steps) {
+        for (const Slice& slice : {step.src, step.dst}) {
+          if (!slice.used || slice.buffer == Buffer::Accum) continue;
+          EXPECT_GE(slice.offset % kHuge, kHuge - 1017) << to_string(step);  // of the last pass of some block
+          EXPECT_LE(slice.count, 1017u);
         }
       }
+    }
+  });
+}
+
+// All in one pass, in steps that may hold all: the furthest offsets that there are, in every buffer.
+TEST(HugeCounts, OnePassReachesTheEndOfEveryBuffer) {
+  for_each_builder({2, 3, 4, 6, 8}, kHuge, [](Builder builder, Call call, Algorithm) {
+    call.step_capacity = SIZE_MAX;
+    for (Buffer buffer : {Buffer::Input, Buffer::Output, Buffer::Accum}) {
+      size_t expected = 0;
+      if (buffer == Buffer::Input) expected = input_count(call.primitive, kHuge, call.size);
+      if (buffer == Buffer::Output) expected = output_count(call.primitive, kHuge, call.size);
+      for (int rank = 0; buffer == Buffer::Accum && rank < call.size; ++rank) {
+        expected = std::max(expected, builder(on_rank(call, rank)).accum_count);
+      }
+      EXPECT_EQ(furthest_end(builder, call, buffer), expected) << static_cast<int>(buffer);
     }
   });
 }
@@ -332,38 +408,43 @@ TEST(FusedSteps, RingAllReduceIsOneListOfTwoPrimitives) {
 }
 
 TEST(FusedSteps, InPlaceCopiesNothingItNeedNot) {
-  for_each_builder([](Primitive primitive, Algorithm algorithm, Builder builder) {
-    for (int size : {1, 2, 5}) {
-      Call call = make_call(primitive, size, 12);
-      call.in_place = true;
-      for (call.rank = 0; call.rank < size; ++call.rank) {
-        const Schedule schedule = builder(call);
-        EXPECT_EQ(schedule.steps.empty(), size == 1);
-        const auto copies = std::count_if(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {
-          return step.recv_peer == kNoPeer && !step.reduce && step.dst.used && !step.finish;
-        });
-        // Of 5 blocks, the two that are overwritten before their turn are put aside.
-        EXPECT_EQ(copies, algorithm == Algorithm::Pairwise && size == 5 ? 2 : 0) << size;
-      }
+  for_each_builder({1, 2, 5, 6}, 12, [](Builder builder, Call call, Algorithm algorithm) {
+    call.in_place = true;
+    for (call.rank = 0; call.rank < call.size; ++call.rank) {
+      const Schedule schedule = builder(call);
+      EXPECT_EQ(schedule.steps.empty(), call.size == 1);
+      const auto copies = std::count_if(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {
+        return step.recv_peer == kNoPeer && !step.reduce && step.dst.used && !step.finish;
+      });
+      // Of 5 or 6 blocks, the two that are overwritten before their turn are put aside.
+      EXPECT_EQ(copies, algorithm == Algorithm::Pairwise && call.size >= 5 ? 2 : 0);
     }
   });
 }
 
 // Accum and Scratch are used again by the next pass, in which one channel may be before another is.
 TEST(Channels, ShareNoAccumAndNoScratch) {
-  for_each_builder([](Primitive primitive, Algorithm, Builder builder) {
-    for (int size : {2, 3, 4, 7, 8}) {
-      for (int rank = 0; rank < size; ++rank) {
-        std::map<Buffer, std::set<int>> channels;
-        for (const Step& step : builder(on_rank(make_call(primitive, size, 12), rank)).steps) {
-          for (const Slice& slice : {step.src, step.dst}) {
-            if (slice.used) channels[slice.buffer].insert(step.channel);
-          }
+  for_each_builder({2, 3, 4, 7, 8, 16, 17}, 12, [](Builder builder, Call call, Algorithm) {
+    for (int rank = 0; rank < call.size; ++rank) {
+      std::map<Buffer, std::set<int>> channels;
+      for (const Step& step : builder(on_rank(call, rank)).steps) {
+        for (const Slice& slice : {step.src, step.dst}) {
+          if (slice.used) channels[slice.buffer].insert(step.channel);
         }
-        EXPECT_LE(channels[Buffer::Accum].size(), 1u);
-        EXPECT_LE(channels[Buffer::Scratch].size(), 1u);
       }
+      EXPECT_LE(channels[Buffer::Accum].size(), 1u);
+      EXPECT_LE(channels[Buffer::Scratch].size(), 1u);
     }
+  });
+}
+
+// What the links have channels for.
+TEST(Channels, AreFourAtMost) {
+  for_each_builder({8}, 12, [](Builder builder, Call call, Algorithm algorithm) {
+    const bool both_ways = call.primitive == Primitive::AllReduce;
+    const int trees = algorithm == Algorithm::DoubleTree ? 2 : 1;
+    const bool tree = algorithm == Algorithm::DoubleTree || algorithm == Algorithm::Tree;
+    EXPECT_EQ(builder(call).num_channels, tree && both_ways ? 2 * trees : trees);
   });
 }
 

@@ -15,7 +15,7 @@
 
 namespace sixfold::comm {
 
-inline constexpr int kNumScheduleChannels = 2;  // a tree runs up on one and down on the other
+inline constexpr int kNumScheduleChannels = 4;  // two trees run up and down, each on a channel of its own
 inline constexpr int kNumChannels = kNumScheduleChannels + kNumLanes;
 
 class GroupLinks {

@@ -6,18 +6,30 @@
 
 namespace sixfold::comm {
 
-/// Elements that `rank` sends for one collective on `count` elements (as in Call). Exact per rank where the formula
-/// says so; where an algorithm cuts a buffer into `size` parts that are not equal, exact in the sum over the ranks.
-///   ring    AllReduce 2(N-1)/N S; ReduceScatter, AllGather (N-1)/N S; Broadcast, Reduce: S, the last of the chain 0
-///   tree    AllReduce (children + has parent) S; Broadcast children S; Reduce: S, the root 0
-///   direct  AllReduce two-shot 2(N-1)/N S, one-shot (N-1) S; ReduceScatter, AllGather (N-1)/N S; Broadcast root (N-1)
-///   S;
-///           Reduce: S, the root 0
-///   pairwise AllToAll (N-1)/N S
-/// S is the full buffer: `count` elements for Broadcast, Reduce and AllReduce, size * count otherwise. Throws
-/// CheckError where the algorithm does not exist for the primitive. Source: Thakur, Rabenseifner, Gropp, "Optimization
-/// of collective communication operations in MPICH", 2005; Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms
-/// for clusters of workstations", 2009.
+/// Elements that call.rank sends for one collective (pass fields and in_place are ignored).
+///
+/// S is the full buffer: `count` elements for Broadcast, Reduce and AllReduce, all blocks together otherwise.
+///   Reduce          S, the root 0, whatever the algorithm
+///   Broadcast       ring S, the last of the chain 0; tree, binomial: children S; double_tree: S by the root, children
+///   in
+///                   both trees S/2; direct: (N-1) S by the root; hierarchical: successors in both chains S
+///   AllReduce       ring 2(N-1)/N S; tree (children + has parent) S; double_tree half of that for both trees;
+///                   direct two-shot 2(N-1)/N S, one-shot (N-1) S; recursive_doubling k S and halving_doubling 2(P-1)/P
+///                   S for P = 2^k active ranks, S more with a surplus partner, S by a surplus rank; hierarchical
+///                   2(n-1)/n S + 2(M-1)/M S/n for M nodes of n ranks
+///   AllGather       all blocks but one: the next rank's (ring), one's own (direct: that one N-1 times), those of the
+///   ReduceScatter   rounds (recursive_doubling, halving_doubling), of rail and node (hierarchical)
+///   AllToAll        all blocks but one's own
+/// Exact per rank, with or without call.counts; where an AllReduce cuts a buffer into parts that are not equal (N of
+/// them; double_tree 2; halving_doubling P; hierarchical n, then M), exact in the sum over the ranks.
+///
+/// Throws CheckError where the algorithm does not apply to the primitive and call.topology. Source: Thakur,
+/// Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005; Patarasuk, Yuan,
+/// "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009; Sanders, Speck, Traeff, "Two-tree
+/// algorithms for full bandwidth broadcast, reduction and scan", 2009.
+double predicted_sent_elements(Algorithm algorithm, const Call& call);
+
+/// The same for equal blocks on one node.
 double predicted_sent_elements(Primitive primitive, Algorithm algorithm, int rank, int size, int root, size_t count);
 
 }  // namespace sixfold::comm

@@ -33,7 +33,8 @@ Schedule pairwise_all_to_all(const Call& call) {
     Step send{.send_peer = neighbour(call, k), .src = outgoing(k)};
     // In place, the block that comes in from the same peer in round N - k was sent after that peer had read this one.
     send.stays = !call.in_place || 2 * k < call.size;
-    if (!call.in_place) send.lands = block(call, Buffer::Output, call.rank);
+    // With blocks of different size, only the receiver knows where in its Output they lie.
+    if (!call.in_place && call.counts == nullptr) send.lands = block(call, Buffer::Output, call.rank);
     schedule.steps.push_back(send);
     schedule.steps.push_back({.recv_peer = from, .dst = block(call, Buffer::Output, from)});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "runtime/comm/schedule/topology.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::comm {
@@ -13,7 +14,8 @@ Replay::Replay(const Call& call, const std::vector<std::vector<Schedule>>& passe
       num_slots_(static_cast<size_t>(num_slots)),
       slot_elements_(slot_elements),
       memory_(static_cast<size_t>(call.size)),
-      sent_elements_(static_cast<size_t>(call.size), 0) {
+      sent_elements_(static_cast<size_t>(call.size), 0),
+      sent_by_link_(call.topology == nullptr ? 0 : static_cast<size_t>(call.size)) {
   for (const auto& pass : passes_) {
     for (const Schedule& schedule : pass) num_channels_ = std::max(num_channels_, schedule.num_channels);
   }
@@ -34,14 +36,15 @@ Replay::Replay(const Call& call, const std::vector<std::vector<Schedule>>& passe
 
 void Replay::lay_out_memory(int rank) {
   Memory& memory = memory_[static_cast<size_t>(rank)];
-  const size_t num_input = input_count(call_.primitive, call_.count, call_.size);
-  const size_t num_output = output_count(call_.primitive, call_.count, call_.size);
-  const size_t own_block = static_cast<size_t>(rank) * call_.count;
+  Call call = call_;
+  call.rank = rank;
+  const size_t num_input = input_count(call), num_output = output_count(call);
   if (call_.in_place) {
     memory.output_memory.resize(std::max(num_input, num_output));
     Symbol* shared = memory.output_memory.data();
-    memory.input = call_.primitive == Primitive::AllGather ? shared + own_block : shared;
-    memory.output = call_.primitive == Primitive::ReduceScatter ? shared + own_block : shared;
+    const auto own_block = [&](Buffer buffer) { return shared + block_range(call, buffer, rank).begin; };
+    memory.input = call_.primitive == Primitive::AllGather ? own_block(Buffer::Output) : shared;
+    memory.output = call_.primitive == Primitive::ReduceScatter ? own_block(Buffer::Input) : shared;
   } else {
     memory.input_memory.resize(num_input);
     memory.output_memory.resize(num_output);
@@ -168,6 +171,10 @@ void Replay::move_slice(const Cursor& at, const Step& step, Link* from, Link* to
     to->messages[to->tail % num_slots_] = {count, at, races_.clock(actor(at))};
     ++to->tail;
     sent_elements_[static_cast<size_t>(at.rank)] += count;
+    if (call_.topology != nullptr) {
+      const auto link_class = static_cast<size_t>(call_.topology->link(at.rank, step.send_peer));
+      sent_by_link_[static_cast<size_t>(at.rank)][link_class] += count;
+    }
   }
   if (num_channels_ > 1) awaited_clocks_[{at.rank, at.pass, at.step, at.slice}] = races_.clock(actor(at));
 }

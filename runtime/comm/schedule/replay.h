@@ -47,6 +47,7 @@ class Replay {
   /// Runs all passes to their end and looks at the result. Throws FaultFound. Called once.
   void run(Order order);
   const std::vector<size_t>& sent_elements() const { return sent_elements_; }
+  const std::vector<SentByLink>& sent_by_link() const { return sent_by_link_; }
 
  private:
   /// Where a channel of a rank stands. A channel goes on to its next pass without waiting for the others.
@@ -112,6 +113,7 @@ class Replay {
   RaceDetector races_;
   /// Clocks of slices that another channel waits for, by rank, pass, step and slice.
   std::map<std::tuple<int, size_t, size_t, size_t>, RaceDetector::Clock> awaited_clocks_;
+  std::vector<SentByLink> sent_by_link_;  // per rank, with a topology
 };
 
 }  // namespace sixfold::comm

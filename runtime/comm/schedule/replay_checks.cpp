@@ -95,25 +95,34 @@ void Replay::check_nothing_left() const {
 
 namespace {
 
-/// What element `i` of the Output of `rank` must hold.
-Symbol expected_symbol(const Call& call, int rank, size_t i) {
+/// Which block of a buffer with a block for each rank element `i` is in; `i` becomes its place in there.
+int block_of_element(const Call& call, Buffer buffer, size_t& i) {
+  int index = 0;
+  while (i >= block_range(call, buffer, index).end) ++index;
+  i -= block_range(call, buffer, index).begin;
+  return index;
+}
+
+/// What element `i` of the Output of call.rank must hold.
+Symbol expected_symbol(const Call& call, size_t i) {
   Symbol expected;
   expected.index = i;
-  const size_t own_block = static_cast<size_t>(rank) * call.count;
   switch (call.primitive) {
     case Primitive::Broadcast:
       expected.ranks.set(static_cast<size_t>(call.root));
       break;
     case Primitive::AllGather:
-      expected.ranks.set(i / call.count);
-      expected.index = i % call.count;
+      expected.ranks.set(static_cast<size_t>(block_of_element(call, Buffer::Output, expected.index)));
       break;
-    case Primitive::AllToAll:
-      expected.ranks.set(i / call.count);
-      expected.index = own_block + i % call.count;
+    case Primitive::AllToAll: {
+      Call sender = call;
+      sender.rank = block_of_element(call, Buffer::Output, expected.index);
+      expected.ranks.set(static_cast<size_t>(sender.rank));
+      expected.index += block_range(sender, Buffer::Input, call.rank).begin;
       break;
+    }
     case Primitive::ReduceScatter:
-      expected.index = own_block + i;
+      expected.index += block_range(call, Buffer::Input, call.rank).begin;
       [[fallthrough]];
     default:
       for (int r = 0; r < call.size; ++r) expected.ranks.set(static_cast<size_t>(r));
@@ -127,8 +136,10 @@ Symbol expected_symbol(const Call& call, int rank, size_t i) {
 
 void Replay::check_results(int rank) const {
   const Memory& memory = memory_[static_cast<size_t>(rank)];
+  Call call = call_;
+  call.rank = rank;
   for (size_t i = 0; i < memory.output_count; ++i) {
-    const Symbol expected = expected_symbol(call_, rank, i);
+    const Symbol expected = expected_symbol(call, i);
     const Symbol& found = memory.output[i];
     const auto fail_at = [&](Fault fault, const std::string& what) {
       throw FaultFound{fault, "rank " + std::to_string(rank) + ", Output element " + std::to_string(i) + ": " + what};

@@ -1,9 +1,11 @@
 #include "runtime/comm/schedule/schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "runtime/comm/schedule/builders.h"
+#include "runtime/comm/schedule/topology.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::comm {
@@ -52,6 +54,18 @@ std::string_view algorithm_name(Algorithm algorithm) {
       return "direct";
     case Algorithm::Pairwise:
       return "pairwise";
+    case Algorithm::Binomial:
+      return "binomial";
+    case Algorithm::DoubleTree:
+      return "double_tree";
+    case Algorithm::RecursiveDoubling:
+      return "recursive_doubling";
+    case Algorithm::HalvingDoubling:
+      return "halving_doubling";
+    case Algorithm::SpreadOut:
+      return "spread_out";
+    case Algorithm::Hierarchical:
+      return "hierarchical";
   }
   return "unknown";
 }
@@ -61,7 +75,9 @@ Algorithm parse_algorithm(std::string_view name) {
   for (Algorithm algorithm : kAlgorithms) {
     if (algorithm_name(algorithm) == name) return algorithm;
   }
-  throw ConfigError("algorithm '" + std::string(name) + "': allowed are auto, ring, tree, direct, pairwise");
+  std::string allowed(algorithm_name(Algorithm::Auto));
+  for (Algorithm algorithm : kAlgorithms) allowed.append(", ").append(algorithm_name(algorithm));
+  throw ConfigError("algorithm '" + std::string(name) + "': allowed are " + allowed);
 }
 
 namespace {
@@ -70,51 +86,105 @@ struct BuilderEntry {
   Primitive primitive;
   Algorithm algorithm;
   Builder builder;
+  bool takes_counts = false;
 };
 
 constexpr BuilderEntry kBuilders[] = {
     {Primitive::Broadcast, Algorithm::Ring, ring_broadcast},
     {Primitive::Broadcast, Algorithm::Tree, tree_broadcast},
     {Primitive::Broadcast, Algorithm::Direct, direct_broadcast},
+    {Primitive::Broadcast, Algorithm::Binomial, binomial_broadcast},
+    {Primitive::Broadcast, Algorithm::DoubleTree, double_tree_broadcast},
+    {Primitive::Broadcast, Algorithm::Hierarchical, hierarchical_broadcast},
     {Primitive::Reduce, Algorithm::Ring, ring_reduce},
     {Primitive::Reduce, Algorithm::Tree, tree_reduce},
     {Primitive::Reduce, Algorithm::Direct, direct_reduce},
+    {Primitive::Reduce, Algorithm::Binomial, binomial_reduce},
+    {Primitive::Reduce, Algorithm::DoubleTree, double_tree_reduce},
+    {Primitive::Reduce, Algorithm::Hierarchical, hierarchical_reduce},
     {Primitive::AllReduce, Algorithm::Ring, ring_all_reduce},
     {Primitive::AllReduce, Algorithm::Tree, tree_all_reduce},
     {Primitive::AllReduce, Algorithm::Direct, direct_all_reduce},
-    {Primitive::AllGather, Algorithm::Ring, ring_all_gather},
-    {Primitive::AllGather, Algorithm::Direct, direct_all_gather},
-    {Primitive::ReduceScatter, Algorithm::Ring, ring_reduce_scatter},
-    {Primitive::ReduceScatter, Algorithm::Direct, direct_reduce_scatter},
-    {Primitive::AllToAll, Algorithm::Pairwise, pairwise_all_to_all},
+    {Primitive::AllReduce, Algorithm::DoubleTree, double_tree_all_reduce},
+    {Primitive::AllReduce, Algorithm::RecursiveDoubling, recursive_doubling_all_reduce},
+    {Primitive::AllReduce, Algorithm::HalvingDoubling, halving_doubling_all_reduce},
+    {Primitive::AllReduce, Algorithm::Hierarchical, hierarchical_all_reduce},
+    {Primitive::AllGather, Algorithm::Ring, ring_all_gather, true},
+    {Primitive::AllGather, Algorithm::Direct, direct_all_gather, true},
+    {Primitive::AllGather, Algorithm::RecursiveDoubling, recursive_doubling_all_gather, true},
+    {Primitive::AllGather, Algorithm::HalvingDoubling, halving_doubling_all_gather, true},
+    {Primitive::AllGather, Algorithm::Hierarchical, hierarchical_all_gather, true},
+    {Primitive::ReduceScatter, Algorithm::Ring, ring_reduce_scatter, true},
+    {Primitive::ReduceScatter, Algorithm::Direct, direct_reduce_scatter, true},
+    {Primitive::ReduceScatter, Algorithm::HalvingDoubling, halving_doubling_reduce_scatter, true},
+    {Primitive::ReduceScatter, Algorithm::Hierarchical, hierarchical_reduce_scatter, true},
+    {Primitive::AllToAll, Algorithm::Pairwise, pairwise_all_to_all, true},
+    {Primitive::AllToAll, Algorithm::SpreadOut, spread_out_all_to_all, true},
 };
 
-}  // namespace
-
-Builder find_builder(Primitive primitive, Algorithm algorithm) {
+const BuilderEntry* find_entry(Primitive primitive, Algorithm algorithm) {
   for (const BuilderEntry& entry : kBuilders) {
-    if (entry.primitive == primitive && entry.algorithm == algorithm) return entry.builder;
+    if (entry.primitive == primitive && entry.algorithm == algorithm) return &entry;
   }
   return nullptr;
 }
 
-std::vector<Algorithm> algorithms_of(Primitive primitive) {
+}  // namespace
+
+Builder find_builder(Primitive primitive, Algorithm algorithm) {
+  const BuilderEntry* entry = find_entry(primitive, algorithm);
+  return entry == nullptr ? nullptr : entry->builder;
+}
+
+bool builder_applies(Primitive primitive, Algorithm algorithm, const Topology* topology) {
+  if (find_entry(primitive, algorithm) == nullptr) return false;
+  return algorithm != Algorithm::Hierarchical || (topology != nullptr && topology->ranks_per_node() > 0);
+}
+
+std::vector<Algorithm> algorithms_of(Primitive primitive, const Topology* topology) {
   std::vector<Algorithm> found;
   for (Algorithm algorithm : kAlgorithms) {
-    if (find_builder(primitive, algorithm) != nullptr) found.push_back(algorithm);
+    if (builder_applies(primitive, algorithm, topology)) found.push_back(algorithm);
   }
   return found;
+}
+
+bool supports_counts(Primitive primitive, Algorithm algorithm) {
+  const BuilderEntry* entry = find_entry(primitive, algorithm);
+  return entry != nullptr && entry->takes_counts;
 }
 
 bool is_one_shot(size_t count, int size) {
   return count <= kOneShotCount / static_cast<size_t>(size);
 }
 
-size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity, size_t count) {
-  const bool cut_into_parts =
-      primitive == Primitive::AllReduce &&
-      (algorithm == Algorithm::Ring || (algorithm == Algorithm::Direct && !is_one_shot(count, size)));
-  const size_t parts = cut_into_parts ? static_cast<size_t>(size) : 1;
+namespace {
+
+/// Into how many nearly equal parts the largest step of a pass cuts it.
+int parts_of_pass(Primitive primitive, Algorithm algorithm, int size, size_t count, const Topology* topology) {
+  if (size == 1) return 1;
+  if (algorithm == Algorithm::DoubleTree) return 2;
+  if (primitive != Primitive::AllReduce) return 1;
+  switch (algorithm) {
+    case Algorithm::Ring:
+      return size;
+    case Algorithm::Direct:
+      return is_one_shot(count, size) ? 1 : size;
+    case Algorithm::HalvingDoubling:  // the fold moves the whole pass
+      return std::has_single_bit(static_cast<unsigned>(size)) ? 2 : 1;
+    case Algorithm::Hierarchical:
+      SIXFOLD_CHECK(builder_applies(primitive, algorithm, topology), "hierarchical needs nodes of the same size");
+      return topology->ranks_per_node() > 1 ? topology->ranks_per_node() : size;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity, size_t count,
+                      const Topology* topology) {
+  const size_t parts = static_cast<size_t>(parts_of_pass(primitive, algorithm, size, count, topology));
   if (step_capacity > std::numeric_limits<size_t>::max() / parts) return std::numeric_limits<size_t>::max();
   return step_capacity * parts;
 }
@@ -126,26 +196,8 @@ Range part_of(size_t count, int parts, int index) {
   return {begin, begin + floor + (i < num_larger ? 1 : 0)};
 }
 
-size_t input_count(Primitive primitive, size_t count, int size) {
-  const bool blocks = primitive == Primitive::ReduceScatter || primitive == Primitive::AllToAll;
-  return blocks ? count * static_cast<size_t>(size) : count;
-}
-
-size_t output_count(Primitive primitive, size_t count, int size) {
-  const bool blocks = primitive == Primitive::AllGather || primitive == Primitive::AllToAll;
-  return blocks ? count * static_cast<size_t>(size) : count;
-}
-
 bool reduces(Primitive primitive) {
   return primitive == Primitive::Reduce || primitive == Primitive::AllReduce || primitive == Primitive::ReduceScatter;
-}
-
-Slice block(const Call& call, Buffer buffer, int index) {
-  if (call.primitive == Primitive::AllReduce) {
-    const Range part = part_of(call.pass_count, call.size, index);
-    return Slice::of(buffer, call.pass_offset + part.begin, part.count());
-  }
-  return Slice::of(buffer, static_cast<size_t>(index) * call.count + call.pass_offset, call.pass_count);
 }
 
 Schedule single_rank(const Call& call) {
@@ -170,6 +222,13 @@ void append_send(Schedule& schedule, const Step& step) {
     }
   }
   schedule.steps.push_back(step);
+}
+
+void append_exchange(Schedule& schedule, const std::vector<Step>& sends, const std::vector<Step>& receives) {
+  for (size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+    if (i < sends.size()) append_send(schedule, sends[i]);
+    if (i < receives.size()) schedule.steps.push_back(receives[i]);
+  }
 }
 
 namespace {

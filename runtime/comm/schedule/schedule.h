@@ -31,8 +31,29 @@ std::string_view primitive_name(Primitive primitive);
 /// Throws ConfigError with the allowed names (the six collectives).
 Primitive parse_primitive(std::string_view name);
 
-enum class Algorithm : uint8_t { Auto, Ring, Tree, Direct, Pairwise };
-inline constexpr Algorithm kAlgorithms[] = {Algorithm::Ring, Algorithm::Tree, Algorithm::Direct, Algorithm::Pairwise};
+enum class Algorithm : uint8_t {
+  Auto,
+  Ring,
+  Tree,
+  Direct,
+  Pairwise,
+  Binomial,
+  DoubleTree,
+  RecursiveDoubling,
+  HalvingDoubling,
+  SpreadOut,
+  Hierarchical
+};
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::Ring,
+                                            Algorithm::Tree,
+                                            Algorithm::Direct,
+                                            Algorithm::Pairwise,
+                                            Algorithm::Binomial,
+                                            Algorithm::DoubleTree,
+                                            Algorithm::RecursiveDoubling,
+                                            Algorithm::HalvingDoubling,
+                                            Algorithm::SpreadOut,
+                                            Algorithm::Hierarchical};
 std::string_view algorithm_name(Algorithm algorithm);
 /// Throws ConfigError with the allowed names.
 Algorithm parse_algorithm(std::string_view name);
@@ -105,6 +126,15 @@ struct Call {
   bool in_place = false;
   /// Where the ranks live; nullptr: all on one node. The ring follows it, hierarchical needs it. Outlives the call.
   const Topology* topology = nullptr;
+  /// Blocks of different size, for builders of which supports_counts() is true; outlives the call. Blocks lie one after
+  /// another, `count` is the largest, and a pass covers [pass_offset, pass_offset + pass_count) of each block as far as
+  /// the block goes. AllGather, ReduceScatter: (*counts)[r] is the size of rank r's block. AllToAll: a size x size
+  /// matrix, (*counts)[r * size + p] is what r sends to p; rank r reads row and column r only. AllToAll in place has no
+  /// such form.
+  const std::vector<size_t>* counts = nullptr;
+  /// What links hold of one step, as in max_pass_count(). Where it is given, builders may move several blocks in one
+  /// step up to this many elements; with 0 a step moves one block at most. The same on all ranks.
+  size_t step_capacity = 0;
 };
 
 /// Writes the steps of one pass. Any size >= 1, any count including 0. With size 1 the result copies (and finishes)
@@ -113,8 +143,13 @@ using Builder = Schedule (*)(const Call& call);
 
 /// nullptr where the algorithm does not exist for the primitive.
 Builder find_builder(Primitive primitive, Algorithm algorithm);
-/// Algorithms that exist for the primitive, in the order of kAlgorithms.
-std::vector<Algorithm> algorithms_of(Primitive primitive);
+/// Whether the algorithm exists for the primitive in a group that lives on `topology` (nullptr: on one node of unknown
+/// shape). hierarchical needs a topology with the same number of ranks on each node. Asked before a builder is called.
+bool builder_applies(Primitive primitive, Algorithm algorithm, const Topology* topology);
+/// Algorithms for which builder_applies(), in the order of kAlgorithms.
+std::vector<Algorithm> algorithms_of(Primitive primitive, const Topology* topology = nullptr);
+/// Whether the builder takes Call::counts.
+bool supports_counts(Primitive primitive, Algorithm algorithm);
 
 /// Whether AllReduce `direct` on `count` elements in all sends everything to everyone, which takes half as many rounds,
 /// rather than reduces in parts and gathers them, which sends less. Never asked of a pass: all passes are alike.
@@ -122,9 +157,10 @@ bool is_one_shot(size_t count, int size);
 /// One shot up to this many elements over all ranks' buffers: 4096 each for two ranks, 1024 each for eight.
 inline constexpr size_t kOneShotCount = 8192;
 
-/// The largest pass_count with which no step moves more than `step_capacity` elements. `count` as in Call; with 0, good
-/// for every count.
-size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity, size_t count = 0);
+/// The largest pass_count with which no step moves more than `step_capacity` elements. `count` and `topology` as in
+/// Call; with count 0, good for every count.
+size_t max_pass_count(Primitive primitive, Algorithm algorithm, int size, size_t step_capacity, size_t count = 0,
+                      const Topology* topology = nullptr);
 
 /// Elements [begin, end) of part `index` when `count` elements are cut into `parts` nearly equal parts: every part has
 /// ceil or floor of count / parts elements, the larger ones first.
@@ -134,10 +170,16 @@ struct Range {
 };
 Range part_of(size_t count, int parts, int index);
 
-/// Elements that Input and Output of rank `rank` must hold. Reduce: Output only on the root. Broadcast: Input is read
-/// on the root only.
+/// Elements that Input and Output of each rank must hold where all blocks have `count` elements. Reduce: Output only on
+/// the root. Broadcast: Input is read on the root only.
 size_t input_count(Primitive primitive, size_t count, int size);
 size_t output_count(Primitive primitive, size_t count, int size);
+/// The same for call.rank, with or without Call::counts.
+size_t input_count(const Call& call);
+size_t output_count(const Call& call);
+/// Where block `index` lies in `buffer`, in full: of AllGather's Output, ReduceScatter's Input, AllToAll's Input and
+/// Output.
+Range block_range(const Call& call, Buffer buffer, int index);
 /// Reduce, AllReduce, ReduceScatter: the results are reduced and finished.
 bool reduces(Primitive primitive);
 

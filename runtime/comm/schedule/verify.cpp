@@ -71,12 +71,14 @@ VerifyReport verify(const Call& call, const std::function<Schedule(const Call&)>
       Replay replay(call, passes, num_slots, slot_elements);
       replay.run(order);
       report.sent_elements = replay.sent_elements();
+      report.sent_by_link = replay.sent_by_link();
       if (one_channel) break;
     }
     report.rounds = count_rounds(passes[0]);
   } catch (const FaultFound& found) {
     report.fault = found.fault;
     report.sent_elements.clear();
+    report.sent_by_link.clear();
     report.detail = std::string(fault_name(found.fault)) + ": " + found.detail;
   }
   return report;

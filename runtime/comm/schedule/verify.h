@@ -10,6 +10,7 @@
 // memory when it sends, and whatever else touches those elements must be ordered before or after by the messages alone.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,12 +38,16 @@ std::string_view fault_name(Fault fault);
 
 inline constexpr int kMaxVerifyRanks = 64;
 
+/// Elements by LinkClass: [Intra], [Inter].
+using SentByLink = std::array<size_t, 2>;
+
 struct VerifyReport {
   Fault fault = Fault::None;
-  std::string detail;                 // names rank, channel, step, element
-  std::vector<size_t> sent_elements;  // per rank, over all passes; empty where there is a fault
-  int rounds = 0;                     // makespan of one pass when each message takes one unit of time and a rank
-                                      // sends at most one and receives at most one message at a time
+  std::string detail;                    // names rank, channel, step, element
+  std::vector<size_t> sent_elements;     // per rank, over all passes; empty where there is a fault
+  std::vector<SentByLink> sent_by_link;  // the same by link class; empty without call.topology
+  int rounds = 0;                        // makespan of one pass when each message takes one unit of time and a rank
+                                         // sends at most one and receives at most one message at a time
   bool ok() const { return fault == Fault::None; }
 };
 
