@@ -114,7 +114,7 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
       ranks.emplace_back([&, rank] {
         Memory memory;
         comm::PeerMemory no_heaps;
-        comm::GroupLinks links(region, rank, {0, 1}, options, memory, no_heaps);
+        comm::GroupLinks links(region, rank, {0, 1}, options, memory, no_heaps, nullptr);
         std::vector<std::byte> scratch, accum;
         std::vector<float> in(100, static_cast<float>(rank)), out(200);
         comm::Call mine = call;

@@ -29,6 +29,9 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.add_option("--comm", comm, "own or mpi")->capture_default_str()->check(CLI::IsMember({"own", "mpi"}));
   app.add_option("--versus", o.versus, "Take turns with this backend, and print the ratio")
       ->check(CLI::IsMember({"mpi"}));
+  app.add_option("--topology", o.world.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
+  app.add_option("--emulate-links", o.world.emulate_links,
+                 "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");
   app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();
   app.add_option("--num-slots", o.world.links.num_slots, "Slots of a link")->capture_default_str();
   app.add_option("--min-in-place-bytes", o.world.links.min_in_place_bytes,

@@ -1,5 +1,8 @@
 #include "runtime/comm/communicator.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/progress.h"
 
@@ -58,6 +61,40 @@ Collective collective(Primitive primitive, ConstBuf in, Buf out, size_t count, c
   return c;
 }
 
+void check_table(Primitive primitive, const Options& options, std::span<const size_t> counts, int size) {
+  if (counts.size() == static_cast<size_t>(size)) return;
+  refuse(primitive, options,
+         "counts for " + std::to_string(counts.size()) + " ranks, needed are " + std::to_string(size));
+}
+
+size_t sum(std::span<const size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), size_t{0});
+}
+
+/// AllGather and ReduceScatter with counts per rank: where the block of `rank` begins in the full buffer.
+const void* own_block(const void* full, std::span<const size_t> counts, int rank, DType dtype) {
+  return offset(full, sum(counts.first(static_cast<size_t>(rank))), dtype);
+}
+
+void set_counts(Collective& c, std::vector<size_t> counts) {
+  c.count = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+  c.counts = std::make_shared<const std::vector<size_t>>(std::move(counts));
+}
+
+/// What this rank sends to each, and what each says that it sends here.
+struct CountsExchange {
+  std::vector<int64_t> sent, announced, expected;
+
+  std::string problem() const {
+    for (size_t peer = 0; peer < expected.size(); ++peer) {
+      if (announced[peer] == expected[peer]) continue;
+      return "rank " + std::to_string(peer) + " of the group sends " + std::to_string(announced[peer]) +
+             " elements, this rank expects " + std::to_string(expected[peer]);
+    }
+    return "";
+  }
+};
+
 }  // namespace
 
 void Work::wait() {
@@ -81,6 +118,10 @@ int Communicator::rank() const {
 int Communicator::size() const {
   return backend_->size();
 }
+const Topology& Communicator::topology() const {
+  return backend_->topology();
+}
+
 int Communicator::world_rank(int r) const {
   return backend_->world_rank(r);
 }
@@ -140,6 +181,64 @@ Work Communicator::all_to_all(ConstBuf in, Buf out, const Options& options) {
            "input has " + std::to_string(in.count) + " elements, needed is a multiple of " + std::to_string(n));
   }
   return Work(backend_->start(collective(Primitive::AllToAll, in, out, in.count / n, options)));
+}
+
+Work Communicator::all_gather(ConstBuf in, Buf out, std::span<const size_t> counts, const Options& options) {
+  check_table(Primitive::AllGather, options, counts, size());
+  check_counts(Primitive::AllGather, options, in.count, counts[static_cast<size_t>(rank())], "input");
+  check_counts(Primitive::AllGather, options, out.count, sum(counts), "output");
+  Collective c = collective(Primitive::AllGather, in, out, in.count, options);
+  c.in_place = in.data == own_block(out.data, counts, rank(), out.dtype);
+  set_counts(c, {counts.begin(), counts.end()});
+  return Work(backend_->start(c));
+}
+
+Work Communicator::reduce_scatter(ConstBuf in, Buf out, std::span<const size_t> counts, ReduceOp op,
+                                  const Options& options) {
+  check_reduction(Primitive::ReduceScatter, options, in.dtype, op);
+  check_table(Primitive::ReduceScatter, options, counts, size());
+  check_counts(Primitive::ReduceScatter, options, in.count, sum(counts), "input");
+  check_counts(Primitive::ReduceScatter, options, out.count, counts[static_cast<size_t>(rank())], "output");
+  Collective c = collective(Primitive::ReduceScatter, in, out, out.count, options);
+  c.op = op;
+  c.in_place = out.data == own_block(in.data, counts, rank(), in.dtype);
+  set_counts(c, {counts.begin(), counts.end()});
+  return Work(backend_->start(c));
+}
+
+Work Communicator::all_to_all(ConstBuf in, Buf out, std::span<const size_t> send_counts,
+                              std::span<const size_t> recv_counts, const Options& options) {
+  const size_t n = static_cast<size_t>(size()), r = static_cast<size_t>(rank());
+  check_table(Primitive::AllToAll, options, send_counts, size());
+  check_table(Primitive::AllToAll, options, recv_counts, size());
+  check_counts(Primitive::AllToAll, options, in.count, sum(send_counts), "input");
+  check_counts(Primitive::AllToAll, options, out.count, sum(recv_counts), "output");
+  if (in.data == out.data && in.data != nullptr) {
+    refuse(Primitive::AllToAll, options, "input and output are the same memory, which counts per peer do not allow");
+  }
+  Collective c = collective(Primitive::AllToAll, in, out, 0, options);
+  c.in_place = false;
+  std::vector<size_t> table(n * n, 0);  // of which this rank knows its row and its column
+  for (size_t peer = 0; peer < n; ++peer) {
+    table[peer * n + r] = recv_counts[peer];
+    table[r * n + peer] = send_counts[peer];
+  }
+  set_counts(c, std::move(table));
+
+  const auto exchange = std::make_shared<CountsExchange>();
+  exchange->sent.assign(send_counts.begin(), send_counts.end());
+  exchange->announced.resize(n);
+  exchange->expected.assign(recv_counts.begin(), recv_counts.end());
+  Collective counts;
+  counts.primitive = Primitive::AllToAll;
+  counts.in = exchange->sent.data();
+  counts.out = exchange->announced.data();
+  counts.count = 1;
+  counts.dtype = DType::I64;
+  counts.tag = options.tag + ".counts";
+  backend_->start(counts);
+  c.check = [exchange] { return exchange->problem(); };  // keeps the buffers, too
+  return Work(backend_->start(c));
 }
 
 Work Communicator::send(ConstBuf buf, int to, const Options& options) {

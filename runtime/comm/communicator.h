@@ -7,6 +7,7 @@
 
 #include "kernels/reduce.h"
 #include "runtime/comm/schedule/schedule.h"
+#include "runtime/comm/schedule/topology.h"
 #include "runtime/core/tensor.h"
 
 namespace sixfold::comm {
@@ -87,6 +88,8 @@ class Communicator {
   int size() const;
   /// Rank in the World of rank `r` of this group.
   int world_rank(int r) const;
+  /// Which ranks of this group share a node: topology().spans_nodes() says whether it crosses between nodes.
+  const Topology& topology() const;
 
   /// `buf` of `root` is copied to `buf` of all.
   Work broadcast(Buf buf, int root, const Options& options = {});
@@ -98,8 +101,18 @@ class Communicator {
   Work all_gather(ConstBuf in, Buf out, const Options& options = {});
   /// out = op over all ranks of block `rank` of in; in.count == size * out.count.
   Work reduce_scatter(ConstBuf in, Buf out, ReduceOp op, const Options& options = {});
+  /// The same with blocks of different size, one after another: block r has counts[r] elements. `counts` is the same on
+  /// all ranks.
+  Work all_gather(ConstBuf in, Buf out, std::span<const size_t> counts, const Options& options = {});
+  Work reduce_scatter(ConstBuf in, Buf out, std::span<const size_t> counts, ReduceOp op, const Options& options = {});
   /// Block p of in goes to block `rank` of out on rank p; in.count == out.count, a multiple of size.
   Work all_to_all(ConstBuf in, Buf out, const Options& options = {});
+  /// The same with blocks of different size, one after another: block p of in has send_counts[p] elements, block p of
+  /// out recv_counts[p]. What a rank expects must be what the other sends: the ranks exchange their counts first (an
+  /// operation of its own, tag "<tag>.counts"), and a difference is a CommError that names both sides. in and out must
+  /// not overlap.
+  Work all_to_all(ConstBuf in, Buf out, std::span<const size_t> send_counts, std::span<const size_t> recv_counts,
+                  const Options& options = {});
 
   /// Messages between a pair and lane arrive in order, unordered against collectives. Count and dtype of both sides
   /// must agree (CommError). A send is done when the data has left the buffer: a short one at once, one that is longer

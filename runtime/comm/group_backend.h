@@ -2,6 +2,7 @@
 // links (host/own_group.h), MPI's collectives (mpi/mpi_group.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +22,25 @@ struct Collective {
   ReduceOp op = ReduceOp::Sum;
   int root = 0;
   bool in_place = false;
+  std::shared_ptr<const std::vector<size_t>> counts;  // as Call::counts; nullptr: all blocks have `count` elements
+  /// Called when the operation starts, after those issued before it; returns what is wrong, or nothing.
+  std::function<std::string()> check;
   Algorithm algorithm = Algorithm::Auto;
   std::string tag;
+
+  /// What builders and formulas want to know of it, but for pass fields.
+  Call call(int rank, const Topology& topology) const {
+    Call c;
+    c.primitive = primitive;
+    c.rank = rank;
+    c.size = topology.size();
+    c.root = root;
+    c.count = count;
+    c.in_place = in_place;
+    c.topology = &topology;
+    c.counts = counts.get();
+    return c;
+  }
 };
 
 class GroupBackend {
@@ -31,6 +49,7 @@ class GroupBackend {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int world_rank(int r) const = 0;
+  virtual const Topology& topology() const = 0;
   virtual std::shared_ptr<WorkState> start(const Collective& collective) = 0;
   virtual std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) = 0;
   virtual std::unique_ptr<GroupBackend> split(int color, int key) = 0;

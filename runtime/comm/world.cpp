@@ -1,6 +1,7 @@
 #include "runtime/comm/world.h"
 
 #include "runtime/comm/host/host_world.h"
+#include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
 
 namespace sixfold::comm {
@@ -38,6 +39,8 @@ void check_world_options(const WorldOptions& options) {
     throw ConfigError("links with slots of " + std::to_string(options.links.slot_bytes) +
                       " bytes: allowed are multiples of 64");
   }
+  if (!options.topology.empty()) Topology::parse(options.topology, planned_world_size(options));
+  if (!options.emulate_links.empty()) emulated_profile(options);
   const bool fixed = options.algorithm != Algorithm::Auto && options.algorithm != Algorithm::Direct;
   if (options.deterministic && fixed) {
     throw ConfigError(
@@ -57,6 +60,12 @@ void check_world_options(const WorldOptions& options) {
     throw ConfigError("started by mpirun, but this build has no MPI: use --ranks N, or build with SIXFOLD_MPI=ON");
   }
 #endif
+}
+
+Profile emulated_profile(const WorldOptions& options) {
+  Profile host = load_profile("host");
+  host.inter = host.intra;  // between declared nodes, a slice goes the way of all others, but for its pace
+  return parse_emulated_links(options.emulate_links, host);
 }
 
 int planned_world_size(const WorldOptions& options) {

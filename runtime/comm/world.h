@@ -11,6 +11,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/observe/comm_table.h"
+#include "runtime/comm/schedule/profile.h"
 
 namespace sixfold::comm {
 
@@ -32,6 +33,8 @@ struct WorldOptions {
   bool deterministic = false;             // direct everywhere: an explicit ring or tree is a ConfigError
   double timeout_s = 120;                 // a wait in which nothing moves for so long is a CommError
   LinkOptions links;
+  std::string topology;       // "NODESxRANKS": ranks are declared to be on so many nodes; empty: as they are found
+  std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
 class World {
@@ -45,6 +48,8 @@ class World {
   /// blocking (mpi only): each call returns when it is done, as MPI_Allreduce does. Throws ConfigError for mpi among
   /// threads. Destroyed before the World.
   virtual Communicator open_group(BackendKind backend, bool blocking) = 0;
+  /// Which ranks share a node: as found, or as WorldOptions declares.
+  virtual const Topology& topology() const = 0;
   virtual Memory& memory() = 0;
   virtual CommTable& comm_table() = 0;
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
@@ -58,6 +63,10 @@ class World {
 int planned_world_size(const WorldOptions& options);
 /// This process's rank under a launcher, 0 otherwise: who prints a configuration error.
 int planned_world_rank(const WorldOptions& options);
+
+/// The links that WorldOptions::emulate_links asks for (not empty): the rates of the text, the rest of `host`. Throws
+/// ConfigError.
+Profile emulated_profile(const WorldOptions& options);
 
 /// Throws ConfigError for what run_world would refuse, without starting anything.
 void check_world_options(const WorldOptions& options);

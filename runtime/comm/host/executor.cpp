@@ -91,7 +91,7 @@ bool ScheduleRun::advance_slice(int channel, Cursor& cursor) {
     const size_t awaited = static_cast<size_t>(step.after);
     if (current.slices_done[awaited] <= cursor.slice) return false;
   }
-  if (step.recv_peer != kNoPeer && !links_.from(step.recv_peer, channel).ready()) return false;
+  if (step.recv_peer != kNoPeer && !GroupLinks::arrived(links_.from(step.recv_peer, channel))) return false;
   if (step.send_peer != kNoPeer && !links_.to(step.send_peer, channel).ready()) return false;
   const size_t offset = cursor.slice * slice_elements_;
   move(step, offset, std::min(slice_elements_, step.count() - offset));
@@ -131,7 +131,11 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
     kernels::fused_reduce(signature_.dtype, signature_.op, operands, count, scale);
   }
   if (to != nullptr) {
-    to->header() = {sequence_, {signature_words_[0], signature_words_[1]}, bytes, target.place};
+    to->header() = {sequence_,
+                    {signature_words_[0], signature_words_[1]},
+                    bytes,
+                    target.place,
+                    links_.arrives_ns(step.send_peer, bytes)};
     to->commit();
     sent_bytes_ += bytes;
   }

@@ -13,13 +13,14 @@ size_t signatures_bytes(int size) {
 }  // namespace
 
 GroupLinks::GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members,
-                       const LinkOptions& options, Memory& memory, PeerMemory& peers)
+                       const LinkOptions& options, Memory& memory, PeerMemory& peers, Pacer* pacer)
     : region_(std::move(region)),
       rank_(rank),
       members_(std::move(members)),
       options_(options),
       memory_(memory),
       peers_(peers),
+      pacer_(pacer),
       send_(members_.size() * kNumChannels),
       recv_(members_.size() * kNumChannels) {
   SIXFOLD_CHECK_LE(region_bytes(size(), options), region_->bytes(), "region of a group's links");

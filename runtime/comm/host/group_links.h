@@ -8,6 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/host/link.h"
+#include "runtime/comm/host/pacer.h"
 #include "runtime/comm/host/shared_heap.h"
 #include "runtime/comm/host/shared_region.h"
 #include "runtime/comm/host/signature.h"
@@ -22,8 +23,9 @@ class GroupLinks {
  public:
   /// `members`: the ranks of the World, in the group's order. The region must be zeroed at first and hold
   /// region_bytes(). Slots of the links that this rank sends on are accounted in `memory`, as they are first used.
+  /// Without a pacer, links are as fast as they can.
   GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members, const LinkOptions& options,
-             Memory& memory, PeerMemory& peers);
+             Memory& memory, PeerMemory& peers, Pacer* pacer);
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;
   GroupLinks& operator=(const GroupLinks&) = delete;
@@ -42,6 +44,17 @@ class GroupLinks {
   /// lanes.
   SendEnd& to(int peer, int channel);
   RecvEnd& from(int peer, int channel);
+  /// For the header of a slice that leaves now.
+  uint64_t arrives_ns(int peer, size_t bytes) {
+    if (pacer_ == nullptr) return 0;
+    return pacer_->send(members_[static_cast<size_t>(rank_)], members_[static_cast<size_t>(peer)], bytes);
+  }
+  /// Whether a slice is there, and the emulated link lets it be seen.
+  static bool arrived(RecvEnd& from) {
+    if (!from.ready()) return false;
+    const uint64_t arrives_ns = from.header().arrives_ns;
+    return arrives_ns == 0 || arrives_ns <= monotonic_ns();
+  }
   /// As PeerMemory has them; `peer` is a rank of the group.
   uint64_t word_of(const void* data, size_t bytes) const { return peers_.word_of(data, bytes); }
   std::byte* reach(int peer, uint64_t word, size_t offset, size_t bytes) {
@@ -57,6 +70,7 @@ class GroupLinks {
   LinkOptions options_;
   Memory& memory_;
   PeerMemory& peers_;
+  Pacer* pacer_;
   int64_t accounted_bytes_ = 0;
   std::vector<std::optional<SendEnd>> send_;  // [peer * kNumChannels + channel]
   std::vector<std::optional<RecvEnd>> recv_;

@@ -9,15 +9,27 @@ std::shared_ptr<Allocator> allocator_on(std::shared_ptr<SharedRegion> heap) {
   if (heap == nullptr) return std::make_shared<HostAllocator>();
   return std::make_shared<SharedHeap>(std::move(heap));
 }
+
+Topology topology_of(const WorldOptions& options, const HostWorldParts& parts) {
+  return options.topology.empty() ? parts.topology : Topology::parse(options.topology, parts.size);
+}
+
+std::optional<Pacer> pacer_of(const WorldOptions& options, RegionProvider& regions, const Topology& topology) {
+  if (options.emulate_links.empty()) return std::nullopt;
+  return std::optional<Pacer>(std::in_place, regions, topology, emulated_profile(options));
+}
 }  // namespace
 
 HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
     : options_(options),
       parts_(parts),
+      topology_(topology_of(options, parts)),
+      pacer_(pacer_of(options, *parts.regions, topology_)),
       peers_(*parts.regions, parts.rank, parts.size),
       memory_(allocator_on(peers_.own_heap())),
       engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
-      context_{engine_, memory_, *parts.regions, peers_, options.links, options.algorithm, options.deterministic} {}
+      context_{engine_,       memory_,           *parts.regions,       peers_, topology_, pacer_ ? &*pacer_ : nullptr,
+               options.links, options.algorithm, options.deterministic} {}
 
 Communicator& HostWorld::group() {
   if (!group_) group_ = std::make_unique<Communicator>(open_group(options_.backend, false));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/comm/host/own_group.h"
@@ -17,6 +18,7 @@ struct HostWorldParts {
   AbortState* abort = nullptr;
   RegionProvider* regions = nullptr;
   bool oversubscribed = false;  // more ranks than cores on this host
+  Topology topology;            // as found; WorldOptions may declare another
 };
 
 class HostWorld : public World {
@@ -27,6 +29,7 @@ class HostWorld : public World {
   int size() const override { return parts_.size; }
   Communicator& group() override;
   Communicator open_group(BackendKind backend, bool blocking) override;
+  const Topology& topology() const override { return topology_; }
   Memory& memory() override { return memory_; }
   CommTable& comm_table() override { return table_; }
   void progress() override { engine_.poll_exposed(); }
@@ -39,6 +42,8 @@ class HostWorld : public World {
  private:
   WorldOptions options_;
   HostWorldParts parts_;
+  Topology topology_;
+  std::optional<Pacer> pacer_;
   PeerMemory peers_;
   Memory memory_;
   CommTable table_;

@@ -19,7 +19,8 @@ struct alignas(64) SlotHeader {
   uint64_t sequence;
   uint64_t signature[2];
   uint64_t bytes;
-  uint64_t place;  // kInSlot, kLanded, or the word by which the receiver reaches them in the sender's heap
+  uint64_t place;       // kInSlot, kLanded, or the word by which the receiver reaches them in the sender's heap
+  uint64_t arrives_ns;  // not to be seen before then (pacer.h); 0: at once
 };
 inline constexpr uint64_t kInSlot = 0;             // staged: the slot holds them
 inline constexpr uint64_t kLanded = ~uint64_t{0};  // the sender has written them to where the receiver wants them

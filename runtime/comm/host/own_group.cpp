@@ -17,9 +17,11 @@ class CollectiveWork final : public WorkState {
   CollectiveWork(OwnGroup& group, CommRow& row, std::string description)
       : WorkState(group.context().engine, row), group_(group), description_(std::move(description)) {}
 
-  /// `output_word` names the Output for peers, once the run moves.
-  void set_run(std::unique_ptr<ScheduleRun> run, uint64_t sequence, uint64_t output_word) {
+  /// `output_word` names the Output for peers, once the run moves. `collective` is kept as long as it does.
+  void set_run(std::unique_ptr<ScheduleRun> run, const Collective& collective, uint64_t sequence,
+               uint64_t output_word) {
     run_ = std::move(run);
+    collective_ = collective;
     sequence_ = sequence;
     output_word_ = output_word;
   }
@@ -30,6 +32,8 @@ class CollectiveWork final : public WorkState {
   bool advance() {
     if (start_ == 0) {
       start_ = seconds_now();
+      const std::string problem = collective_.check ? collective_.check() : std::string();
+      if (!problem.empty()) group_.fail(description_, problem);
       group_.publish_output(sequence_, output_word_);
     }
     const bool moved = run_->advance();
@@ -37,6 +41,7 @@ class CollectiveWork final : public WorkState {
     row().seconds += seconds_now() - start_;
     row().sent_bytes += run_->sent_bytes();
     run_.reset();
+    collective_ = {};
     done_ = true;
     return true;
   }
@@ -45,6 +50,7 @@ class CollectiveWork final : public WorkState {
   OwnGroup& group_;
   std::string description_;
   std::unique_ptr<ScheduleRun> run_;
+  Collective collective_;
   uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
   bool done_ = false;
@@ -89,7 +95,9 @@ std::shared_ptr<SharedRegion> open_region(HostContext& context, const std::strin
 OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank)
     : context_(context),
       key_(std::move(key)),
-      links_(open_region(context, key_, members), rank, members, context.links, context.memory, context.peers) {
+      topology_(context.topology.group(members)),
+      links_(open_region(context, key_, members), rank, members, context.links, context.memory, context.peers,
+             context.pacer) {
   context_.engine.add(*this);
 }
 
@@ -108,52 +116,76 @@ OwnGroup::~OwnGroup() {
 }
 
 Algorithm OwnGroup::choose(const Collective& c) const {
-  const size_t bytes = operation_bytes(c.primitive, c.count, size(), dtype_bytes(c.dtype));
+  // All ranks must choose alike: of an AllToAll with counts per peer each knows its own part only.
+  const bool known = !c.counts || c.primitive != Primitive::AllToAll;
+  const size_t bytes = known ? operation_bytes(c.call(rank(), topology_), dtype_bytes(c.dtype)) : 0;
   const Algorithm automatic = select(c.primitive, bytes, size(), context_.deterministic);
   if (context_.deterministic) return automatic;
   if (c.algorithm != Algorithm::Auto) return c.algorithm;
   // The World's default names one algorithm for all primitives; those that it does not exist for keep the automatic
   // one.
-  const bool usable = context_.algorithm != Algorithm::Auto && find_builder(c.primitive, context_.algorithm) != nullptr;
+  const bool usable = context_.algorithm != Algorithm::Auto && applies(c, context_.algorithm);
   return usable ? context_.algorithm : automatic;
 }
+
+bool OwnGroup::applies(const Collective& c, Algorithm algorithm) const {
+  return builder_applies(c.primitive, algorithm, &topology_) && (!c.counts || supports_counts(c.primitive, algorithm));
+}
+
+void OwnGroup::check_applies(const Collective& c, Algorithm algorithm) const {
+  if (applies(c, algorithm)) return;
+  std::string allowed = "auto";
+  for (Algorithm other : kAlgorithms) {
+    if (applies(c, other)) allowed += ", " + std::string(algorithm_name(other));
+  }
+  throw ConfigError("algorithm '" + std::string(algorithm_name(algorithm)) + "' for " +
+                    std::string(primitive_name(c.primitive)) + (c.counts ? " with counts per rank" : "") +
+                    " in a group on " + topology_.to_string() + ": allowed are " + allowed);
+}
+
+namespace {
+
+/// What all ranks must agree on. Of counts per rank the signature holds a hash, in the place of the root; those of an
+/// AllToAll, of which each rank knows its own only, have been compared before.
+Signature signature_of(const Collective& c, Algorithm algorithm) {
+  Signature signature{c.primitive, c.dtype, c.op, algorithm, c.root, c.count};
+  if (!c.counts) return signature;
+  if (c.primitive == Primitive::AllToAll) {
+    signature.count = 0;
+    return signature;
+  }
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (size_t count : *c.counts) hash = (hash ^ count) * 0x100000001b3u;
+  signature.root = static_cast<int32_t>((hash ^ hash >> 32) & 0x7fffffff);
+  return signature;
+}
+
+}  // namespace
 
 std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   context_.engine.check_abort();
   const Algorithm algorithm = choose(c);
-  const Builder builder = find_builder(c.primitive, algorithm);
-  if (builder == nullptr) {
-    throw ConfigError("algorithm '" + std::string(algorithm_name(algorithm)) + "' does not exist for " +
-                      std::string(primitive_name(c.primitive)));
-  }
+  check_applies(c, algorithm);
   const uint64_t sequence = next_sequence_++;
-  const Signature signature{c.primitive, c.dtype, c.op, algorithm, c.root, c.count};
+  const Signature signature = signature_of(c, algorithm);
   links_.signatures(rank()).publish(sequence, signature);
 
   const size_t element_bytes = dtype_bytes(c.dtype);
+  Call call = c.call(rank(), topology_);
   CommRow& row = context_.engine.table().row(c.tag, c.primitive, algorithm, "own", size());
   ++row.calls;
-  row.bytes += operation_bytes(c.primitive, c.count, size(), element_bytes);
-  row.predicted_sent_bytes += predicted_sent_elements(c.primitive, algorithm, rank(), size(), c.root, c.count) *
-                              static_cast<double>(element_bytes);
+  row.bytes += operation_bytes(call, element_bytes);
+  row.predicted_sent_bytes += predicted_sent_elements(algorithm, call) * static_cast<double>(element_bytes);
 
   const std::string what =
       std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + c.tag + ") of group " + key_;
   auto work = std::make_shared<CollectiveWork>(*this, row, what);
-  Call call;
-  call.primitive = c.primitive;
-  call.rank = rank();
-  call.size = size();
-  call.root = c.root;
-  call.count = c.count;
-  call.in_place = c.in_place;
-  const size_t step_capacity =
-      static_cast<size_t>(context_.links.num_slots - 1) * (context_.links.slot_bytes / element_bytes);
-  work->set_run(std::make_unique<ScheduleRun>(links_, call, builder,
-                                              max_pass_count(c.primitive, algorithm, size(), step_capacity, c.count),
-                                              sequence, signature, ExecutionBuffers{c.in, c.out, &scratch_, &accum_},
-                                              [this, what](const std::string& reason) { fail(what, reason); }),
-                sequence, links_.word_of(c.out, output_count(c.primitive, c.count, size()) * element_bytes));
+  call.step_capacity = static_cast<size_t>(context_.links.num_slots - 1) * (context_.links.slot_bytes / element_bytes);
+  const size_t pass_count = max_pass_count(c.primitive, algorithm, size(), call.step_capacity, c.count, &topology_);
+  auto run = std::make_unique<ScheduleRun>(links_, call, find_builder(c.primitive, algorithm), pass_count, sequence,
+                                           signature, ExecutionBuffers{c.in, c.out, &scratch_, &accum_},
+                                           [this, what](const std::string& reason) { fail(what, reason); });
+  work->set_run(std::move(run), c, sequence, links_.word_of(c.out, output_count(call) * element_bytes));
   collectives_.push_back(work);
   const double start = seconds_now();
   poll();

@@ -16,6 +16,8 @@ struct HostContext {
   Memory& memory;
   RegionProvider& regions;
   PeerMemory& peers;
+  const Topology& topology;  // of the World
+  Pacer* pacer;              // nullptr: links are not emulated
   LinkOptions links;
   Algorithm algorithm = Algorithm::Auto;  // where an operation's options leave it open
   bool deterministic = false;
@@ -33,6 +35,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   int rank() const override { return links_.rank(); }
   int size() const override { return links_.size(); }
+  const Topology& topology() const override { return topology_; }
   int world_rank(int r) const override { return links_.members().at(static_cast<size_t>(r)); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
@@ -53,10 +56,14 @@ class OwnGroup final : public GroupBackend, public Progressable {
   struct LaneQueue;
 
   Algorithm choose(const Collective& collective) const;
+  bool applies(const Collective& collective, Algorithm algorithm) const;
+  /// Throws ConfigError with the algorithms that do.
+  void check_applies(const Collective& collective, Algorithm algorithm) const;
   LaneQueue& lane(const P2p& transfer);
 
   HostContext& context_;
   std::string key_;
+  Topology topology_;
   GroupLinks links_;
   std::deque<std::shared_ptr<CollectiveWork>> collectives_;  // only the front one moves: operations start in order
   uint64_t next_sequence_ = 0;

@@ -47,7 +47,7 @@ bool P2pRun::advance_send() {
   const uint64_t place = lends_ ? links_.word_of(data, bytes) : kInSlot;
   if (place == kInSlot && bytes > 0) std::memcpy(to.slot(), data, bytes);
   const auto words = signature().pack();
-  to.header() = {sequence_, {words[0], words[1]}, bytes, place};
+  to.header() = {sequence_, {words[0], words[1]}, bytes, place, links_.arrives_ns(transfer_.peer, bytes)};
   to.commit();
   moved_bytes_ += bytes;
   return true;
@@ -55,7 +55,7 @@ bool P2pRun::advance_send() {
 
 bool P2pRun::advance_recv() {
   RecvEnd& from = links_.from(transfer_.peer, channel());
-  if (!from.ready()) return false;
+  if (!GroupLinks::arrived(from)) return false;
   const SlotHeader& header = from.header();
   const auto words = signature().pack();
   if (header.sequence != sequence_ || header.signature[0] != words[0] || header.signature[1] != words[1]) {

@@ -46,7 +46,8 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   const auto run_rank = [&](int rank) {
     set_log_rank(rank);
     try {
-      HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores});
+      HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores,
+                                Topology::one_node(size)});
       body(world);
     } catch (const std::exception& error) {
       abort.set(rank, error.what());

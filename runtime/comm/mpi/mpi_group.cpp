@@ -45,6 +45,41 @@ class MpiWork final : public WorkState {
 
 namespace {
 
+/// Counts and displacements of blocks of different size, as MPI takes them.
+struct MpiBlocks {
+  std::vector<int> counts, displacements;
+
+  MpiBlocks() = default;
+  MpiBlocks(const Call& call, Buffer buffer) {
+    for (int r = 0; r < call.size; ++r) {
+      const Range block = block_range(call, buffer, r);
+      counts.push_back(mpi_count(block.count()));
+      displacements.push_back(mpi_count(block.begin));
+    }
+  }
+};
+
+/// A collective with blocks of different size; `sent` and `received` outlive the request.
+void start_with_counts(const Collective& c, const void* in, void* out, MPI_Comm comm, int own_count,
+                       const MpiBlocks& sent, const MpiBlocks& received, MPI_Request* request) {
+  const MPI_Datatype type = mpi_datatype(c.dtype);
+  switch (c.primitive) {
+    case Primitive::AllGather:
+      return check_mpi(MPI_Iallgatherv(in, own_count, type, out, received.counts.data(), received.displacements.data(),
+                                       type, comm, request),
+                       "MPI_Iallgatherv");
+    case Primitive::ReduceScatter:
+      return check_mpi(MPI_Ireduce_scatter(in, out, sent.counts.data(), type, mpi_op(c.dtype, c.op), comm, request),
+                       "MPI_Ireduce_scatter");
+    case Primitive::AllToAll:
+      return check_mpi(MPI_Ialltoallv(in, sent.counts.data(), sent.displacements.data(), type, out,
+                                      received.counts.data(), received.displacements.data(), type, comm, request),
+                       "MPI_Ialltoallv");
+    default:
+      SIXFOLD_CHECK(false, "has counts per rank");
+  }
+}
+
 // MPI's argument for "the input is where the output goes".
 const void* input_of(const Collective& c) {
   return c.in_place ? MPI_IN_PLACE : c.in;
@@ -93,14 +128,15 @@ void start_nonblocking(const Collective& c, const void* in, void* out, MPI_Comm 
 }
 
 // Elements of the result on this rank, which an average scales.
-size_t result_count(const Collective& c, int rank) {
-  return c.primitive == Primitive::Reduce && c.root != rank ? 0 : c.count;
+size_t result_count(const Call& call) {
+  if (call.primitive == Primitive::Reduce && call.root != call.rank) return 0;
+  return output_count(call);
 }
 
 }  // namespace
 
-MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking)
-    : engine_(engine), communicator_(communicator), blocking_(blocking) {
+MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, const Topology& world, bool blocking)
+    : engine_(engine), communicator_(communicator), world_(world), blocking_(blocking) {
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -108,6 +144,7 @@ MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking)
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank), "MPI_Comm_rank");
   world_ranks_.resize(static_cast<size_t>(size_));
   check_mpi(MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks_.data(), 1, MPI_INT, communicator_), "MPI_Allgather");
+  topology_ = world.group(world_ranks_);
   engine_.add(*this);
 }
 
@@ -127,10 +164,16 @@ MpiGroup::~MpiGroup() {
 
 std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   engine_.check_abort();
+  if (c.check) {  // of what an operation before this one has brought
+    while (WorkState* before = outstanding()) engine_.wait(*before);
+    const std::string problem = c.check();
+    if (!problem.empty()) engine_.fail(std::string(primitive_name(c.primitive)) + " (" + c.tag + "): " + problem);
+  }
   const size_t element_bytes = dtype_bytes(c.dtype);
+  const Call call = c.call(rank_, topology_);
   CommRow& row = engine_.table().row(c.tag, c.primitive, Algorithm::Auto, "mpi", size_);
   ++row.calls;
-  row.bytes += operation_bytes(c.primitive, c.count, size_, element_bytes);
+  row.bytes += operation_bytes(call, element_bytes);
   auto work =
       std::make_shared<MpiWork>(engine_, row, std::string(primitive_name(c.primitive)) + " (" + c.tag + ") by MPI");
   const double start = seconds_now();
@@ -138,23 +181,33 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
 
   const void* in = input_of(c);
   void* out = c.out;
+  const size_t results = result_count(call);
   std::shared_ptr<std::vector<std::byte>> block;
   if (c.primitive == Primitive::ReduceScatter && c.in_place) {
     // MPI would leave the result in block 0 of the input; ours belongs into block `rank`.
-    block = std::make_shared<std::vector<std::byte>>(c.count * element_bytes);
+    block = std::make_shared<std::vector<std::byte>>(results * element_bytes);
     in = c.in;
     out = block->data();
   }
   if (c.primitive == Primitive::Reduce && rank_ != c.root) in = c.in;
-  const size_t results = result_count(c, rank_);
-  work->at_end([c, block, results, element_bytes, size = size_] {
+  std::shared_ptr<std::pair<MpiBlocks, MpiBlocks>> blocks;
+  if (c.counts) {
+    const bool sends = c.primitive != Primitive::AllGather, receives = c.primitive != Primitive::ReduceScatter;
+    blocks = std::make_shared<std::pair<MpiBlocks, MpiBlocks>>(
+        sends ? MpiBlocks(call, Buffer::Input) : MpiBlocks(), receives ? MpiBlocks(call, Buffer::Output) : MpiBlocks());
+  }
+  work->at_end([c, block, blocks, results, size = size_] {
     if (block && !block->empty()) std::memcpy(c.out, block->data(), block->size());
     if (c.op != ReduceOp::Avg || results == 0) return;
     kernels::FusedOperands operands;
     operands.local = operands.dst = c.out;
     kernels::fused_reduce(c.dtype, ReduceOp::Avg, operands, results, 1.0f / static_cast<float>(size));
   });
-  if (blocking_) {
+  if (blocks) {
+    work->requests().resize(1);
+    start_with_counts(c, in, out, communicator_, mpi_count(input_count(call)), blocks->first, blocks->second,
+                      work->requests().data());
+  } else if (blocking_) {
     start_blocking(c, in, out, communicator_, count);
   } else {
     work->requests().resize(1);
@@ -206,7 +259,7 @@ std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
-  return std::make_unique<MpiGroup>(engine_, part, blocking_);
+  return std::make_unique<MpiGroup>(engine_, part, world_, blocking_);
 }
 
 }  // namespace sixfold::comm

@@ -14,13 +14,15 @@ class MpiWork;
 
 class MpiGroup final : public GroupBackend, public Progressable {
  public:
-  /// Takes `communicator` over and frees it. blocking: collectives return when they are done.
-  MpiGroup(ProgressEngine& engine, MPI_Comm communicator, bool blocking);
+  /// Takes `communicator` over and frees it. `world` is the topology of all ranks, and outlives this. blocking:
+  /// collectives return when they are done.
+  MpiGroup(ProgressEngine& engine, MPI_Comm communicator, const Topology& world, bool blocking);
   /// Completes what is under way, unless the World has failed.
   ~MpiGroup() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  const Topology& topology() const override { return topology_; }
   int world_rank(int r) const override { return world_ranks_.at(static_cast<size_t>(r)); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
@@ -32,9 +34,11 @@ class MpiGroup final : public GroupBackend, public Progressable {
  private:
   ProgressEngine& engine_;
   MPI_Comm communicator_;
+  const Topology& world_;
   bool blocking_;
   int rank_ = 0, size_ = 1;
   std::vector<int> world_ranks_;
+  Topology topology_ = Topology::one_node(1);
   std::vector<std::shared_ptr<MpiWork>> under_way_;
 };
 

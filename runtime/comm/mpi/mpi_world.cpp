@@ -28,7 +28,7 @@ class MpiWorld final : public HostWorld {
   std::unique_ptr<GroupBackend> open_mpi_group(bool blocking) override {
     MPI_Comm copy = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-    return std::make_unique<MpiGroup>(engine(), copy, blocking);
+    return std::make_unique<MpiGroup>(engine(), copy, topology(), blocking);
   }
 };
 
@@ -85,7 +85,7 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
     {
-      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed});
+      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed, Topology::one_node(size)});
       try {
         body(world);
       } catch (const std::exception& error) {

@@ -38,6 +38,12 @@ uint64_t operation_bytes(Primitive primitive, size_t count, int size, size_t ele
   return uint64_t{count} * element_bytes * (blocks ? static_cast<uint64_t>(size) : 1);
 }
 
+uint64_t operation_bytes(const Call& call, size_t element_bytes) {
+  if (call.counts == nullptr) return operation_bytes(call.primitive, call.count, call.size, element_bytes);
+  const bool gathers = call.primitive == Primitive::AllGather;
+  return uint64_t{gathers ? output_count(call) : input_count(call)} * element_bytes;
+}
+
 double busbw_factor(Primitive primitive, int size) {
   const double n = size;
   switch (primitive) {

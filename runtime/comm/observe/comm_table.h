@@ -45,6 +45,8 @@ class CommTable {
 
 /// Bytes of the operation's full buffer S: what algbw divides by time. `count` as in Call.
 uint64_t operation_bytes(Primitive primitive, size_t count, int size, size_t element_bytes);
+/// The same for blocks of different size, where call.counts says so; for AllToAll then what call.rank sends.
+uint64_t operation_bytes(const Call& call, size_t element_bytes);
 
 /// busbw = algbw * factor, as nccl-tests defines it (PERFORMANCE.md): AllReduce 2(N-1)/N; AllGather, ReduceScatter,
 /// AllToAll (N-1)/N; Broadcast, Reduce 1.
