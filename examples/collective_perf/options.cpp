@@ -12,9 +12,10 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   std::string comm = "own";
   app.add_option("--op", o.op, "broadcast, reduce, all_reduce, all_gather, reduce_scatter or all_to_all")
       ->capture_default_str();
-  app.add_option("--algorithm", o.algorithm, "auto, ring, tree, direct or pairwise")->capture_default_str();
+  app.add_option("--algorithm", o.algorithm, "auto, or one of those that exist for --op")->capture_default_str();
   app.add_option("--dtype", o.dtype, "f32, bf16, f16, i32, i64 or u8")->capture_default_str();
   app.add_option("--redop", o.redop, "sum, avg, min, max or prod")->capture_default_str();
+  app.add_option("--root", o.root, "Root of broadcast and reduce")->capture_default_str();
   app.add_option("--min-bytes", o.min_bytes, "Smallest buffer")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--max-bytes", o.max_bytes, "Largest buffer")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--factor", o.factor, "From one size to the next")->capture_default_str()->check(CLI::Range(2, 1024));
@@ -37,6 +38,9 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.add_option("--min-in-place-bytes", o.world.links.min_in_place_bytes,
                  "Slices from here on are read and written in the peers' buffers")
       ->capture_default_str();
+  app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says (#wrong)")
+      ->capture_default_str();
+  app.add_option("--json", o.json, "Write the table to this file");
   app.add_flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   app.add_flag(
       "--fresh", o.fresh,
@@ -55,6 +59,10 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
     for (comm::Algorithm other : comm::algorithms_of(primitive))
       allowed += ", " + std::string(comm::algorithm_name(other));
     throw ConfigError("--algorithm " + o.algorithm + " for --op " + o.op + ": allowed are " + allowed);
+  }
+  const int num_ranks = comm::planned_world_size(o.world);
+  if (o.root < 0 || o.root >= num_ranks) {
+    throw ConfigError("--root " + std::to_string(o.root) + ": allowed are 0 to " + std::to_string(num_ranks - 1));
   }
   if (o.min_bytes > o.max_bytes) {
     throw ConfigError("--min-bytes " + std::to_string(o.min_bytes) + ": allowed are 1 to --max-bytes, that is " +

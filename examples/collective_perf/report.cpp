@@ -1,0 +1,111 @@
+#include "examples/collective_perf/report.h"
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace sixfold::collective_perf {
+
+namespace {
+
+double algbw_gbs(const Line& line, const Measured& m) {
+  return static_cast<double>(line.bytes) / m.seconds * 1e-9;
+}
+
+std::string redop_name(const PerfOptions& o) {
+  return comm::reduces(comm::parse_primitive(o.op)) ? o.redop : "none";
+}
+
+bool has_root(const PerfOptions& o) {
+  const comm::Primitive primitive = comm::parse_primitive(o.op);
+  return primitive == comm::Primitive::Broadcast || primitive == comm::Primitive::Reduce;
+}
+
+void print_measured(const PerfOptions& o, int size, const Line& line, const std::optional<Measured>& m) {
+  if (!m) {
+    std::printf(" %11s %8s %8s", "-", "-", "-");
+    if (!o.versus.empty()) std::printf(" %11s %8s", "-", "-");
+    std::printf(" %7s", "-");
+    return;
+  }
+  const double algbw = algbw_gbs(line, *m);
+  const double busbw = algbw * comm::busbw_factor(comm::parse_primitive(o.op), size);
+  std::printf(" %11.2f %8.2f %8.2f", m->seconds * 1e6, algbw, busbw);
+  if (!o.versus.empty()) std::printf(" %11.2f %8.2f", m->versus_seconds * 1e6, m->ratio);
+  if (o.check) {
+    std::printf(" %7lld", static_cast<long long>(m->num_wrong));
+  } else {
+    std::printf(" %7s", "N/A");
+  }
+}
+
+nlohmann::ordered_json json_of(const PerfOptions& o, int size, const Line& line, const Measured& m) {
+  const double algbw = algbw_gbs(line, m);
+  nlohmann::ordered_json json = {{"time_us", m.seconds * 1e6},
+                                 {"algbw_gbs", algbw},
+                                 {"busbw_gbs", algbw * comm::busbw_factor(comm::parse_primitive(o.op), size)}};
+  if (!o.versus.empty()) {
+    json["versus_time_us"] = m.versus_seconds * 1e6;
+    json["versus_ratio"] = m.ratio;
+  }
+  if (o.check) json["num_wrong"] = m.num_wrong;
+  return json;
+}
+
+}  // namespace
+
+void print_header(const PerfOptions& o, const comm::World& world) {
+  std::printf("# %s, %d ranks (%s) on %s%s%s, medians of %d rounds; time in us, bandwidths in GB/s\n", o.op.c_str(),
+              world.size(), world.kind().c_str(), world.topology().to_string().c_str(), o.fresh ? ", fresh data" : "",
+              o.plain_buffers ? ", plain buffers" : "", o.rounds);
+  const int width = o.versus.empty() ? 38 : 59;
+  std::printf("# %12s %12s %5s %5s %4s  %-18s %*s %*s\n", "", "", "", "", "", "", width, "out of place", width,
+              "in place");
+  std::printf("# %12s %12s %5s %5s %4s  %-18s", "bytes", "count", "type", "redop", "root", "algorithm");
+  for (int i = 0; i < 2; ++i) {
+    std::printf(" %11s %8s %8s", "time", "algbw", "busbw");
+    if (!o.versus.empty()) std::printf(" %11s %8s", ("time " + o.versus).c_str(), (o.versus + "/own").c_str());
+    std::printf(" %7s", "#wrong");
+  }
+  std::printf("\n");
+}
+
+void print_line(const PerfOptions& o, int size, const Line& line) {
+  const std::string root = has_root(o) ? std::to_string(o.root) : "-1";
+  std::printf("  %12llu %12zu %5s %5s %4s  %-18s", static_cast<unsigned long long>(line.bytes), line.count,
+              o.dtype.c_str(), redop_name(o).c_str(), root.c_str(), line.algorithm.c_str());
+  print_measured(o, size, line, line.out_of_place);
+  print_measured(o, size, line, line.in_place);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void write_json(const PerfOptions& o, const comm::World& world, const std::vector<Line>& lines) {
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  for (const Line& line : lines) {
+    nlohmann::ordered_json json = {{"bytes", line.bytes}, {"count", line.count}, {"algorithm", line.algorithm}};
+    if (line.out_of_place) json["out_of_place"] = json_of(o, world.size(), line, *line.out_of_place);
+    if (line.in_place) json["in_place"] = json_of(o, world.size(), line, *line.in_place);
+    results.push_back(json);
+  }
+  const nlohmann::ordered_json root = has_root(o) ? nlohmann::ordered_json(o.root) : nlohmann::ordered_json(nullptr);
+  const nlohmann::ordered_json json = {
+      {"op", o.op},
+      {"dtype", o.dtype},
+      {"redop", redop_name(o)},
+      {"root", root},
+      {"ranks", world.size()},
+      {"world", world.kind()},
+      {"topology", world.topology().to_string()},
+      {"fresh", o.fresh},
+      {"plain_buffers", o.plain_buffers},
+      {"rounds", o.rounds},
+      {"versus", o.versus.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.versus)},
+      {"results", results}};
+  std::ofstream file(o.json);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) throw ConfigError("--json " + o.json + ": cannot write it");
+}
+
+}  // namespace sixfold::collective_perf

@@ -1,0 +1,24 @@
+// What collective_perf prints and writes: a table as nccl-tests has it, and the same as JSON.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "examples/collective_perf/measure.h"
+
+namespace sixfold::collective_perf {
+
+/// One size.
+struct Line {
+  uint64_t bytes = 0;
+  size_t count = 0;
+  std::string algorithm;                           // the one that ran
+  std::optional<Measured> out_of_place, in_place;  // empty where the primitive has no such form
+};
+
+void print_header(const PerfOptions& options, const comm::World& world);
+void print_line(const PerfOptions& options, int size, const Line& line);
+/// Writes options.json. Throws ConfigError when it cannot.
+void write_json(const PerfOptions& options, const comm::World& world, const std::vector<Line>& lines);
+
+}  // namespace sixfold::collective_perf
