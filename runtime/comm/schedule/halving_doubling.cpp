@@ -8,8 +8,9 @@
 //                  rank
 //
 // For N = 2^k + surplus, with the fold of fold.h, which costs:
-//   ReduceScatter  S in to a partner and a block of S/N out: at most k + 3 rounds
-//   AllGather      a block in and the N - 1 blocks of the others out: at most k + 4 rounds
+//   ReduceScatter  S in to a partner and a block of S/N out: k + 3 rounds, of which one because the last exchange sends
+//                  the two blocks of a pair one by one
+//   AllGather      a block in and the N - 1 blocks of the others out, which go in two messages: k + 3 rounds
 //   AllReduce      S in and S out; the active ranks send 2(P-1)/P S, P = 2^k: 2 k + 2 rounds
 // Over all ranks that is (N-1) S for ReduceScatter and AllGather and 2 (N-1) S for AllReduce, what the ring sends too.
 //

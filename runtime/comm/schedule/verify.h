@@ -37,11 +37,11 @@ using SentByLink = std::array<size_t, 2>;
 
 struct VerifyReport {
   Fault fault = Fault::None;
-  std::string detail;                 // names rank, channel, step, element
-  std::vector<size_t> sent_elements;  // per rank, over all passes; empty where there is a fault
+  std::string detail;                    // names rank, channel, step, element
+  std::vector<size_t> sent_elements;     // per rank, over all passes; empty where there is a fault
   std::vector<SentByLink> sent_by_link;  // the same by link class; empty without call.topology
-  int rounds = 0;                     // makespan of one pass when each message takes one unit of time and a rank
-                                      // sends at most one and receives at most one message at a time
+  int rounds = 0;                        // makespan of one pass when each message takes one unit of time and a rank
+                                         // sends at most one and receives at most one message at a time
   bool ok() const { return fault == Fault::None; }
 };
 
