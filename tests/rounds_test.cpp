@@ -133,8 +133,8 @@ TEST(Rounds, Hierarchical) {
     EXPECT_EQ(rounds(Primitive::ReduceScatter, 5, 0), nodes * (per_node - 1) + nodes - 1);
     EXPECT_EQ(rounds(Primitive::AllGather, 5, 0), nodes * (per_node - 1) + nodes - 1);
     for (int root : {0, 3, 6}) {
-      EXPECT_LE(rounds(Primitive::Broadcast, 5, root), nodes + per_node - 1) << nodes;
-      EXPECT_LE(rounds(Primitive::Reduce, 5, root), nodes + per_node - 1) << nodes;
+      EXPECT_LE(rounds(Primitive::Broadcast, 5, root), nodes + per_node - 2) << nodes;
+      EXPECT_LE(rounds(Primitive::Reduce, 5, root), nodes + per_node - 2) << nodes;
     }
   }
 }

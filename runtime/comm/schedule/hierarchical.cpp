@@ -9,8 +9,8 @@
 //                  M(n-1) + M - 1 rounds; sent per rank: M(n-1)/N S inside the node, (M-1)/N S between nodes
 //   AllGather      the same backwards, and the same numbers
 //   Broadcast      a chain from the root through its rail, from each rank of which a chain goes through its node
-//                  at most N - 1 rounds; S enters each other node once; at most 2 S sent per rank
-//   Reduce         the same upwards: at most N - 1 rounds; S leaves each other node once; S sent per rank
+//                  at most M + n - 2 rounds; S enters each other node once; at most 2 S sent per rank
+//   Reduce         the same upwards: at most M + n - 2 rounds; S leaves each other node once; S sent per rank
 //
 // Inside the node and along the rail all phases run on rings. The sums of a ReduceScatter wait for the rail in Accum.
 // An AllReduce in place or not keeps them in Output.
