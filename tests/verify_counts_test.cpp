@@ -66,7 +66,10 @@ TEST(UnevenBlocks, OfOneSizeAreThoseWithoutATable) {
       even.counts = nullptr;
       const auto text = [&](const Call& c) {
         std::string lines;
-        for (const Step& step : find_builder(primitive, algorithm)(c).steps) lines += to_string(step) + "\n";
+        for (Step step : find_builder(primitive, algorithm)(c).steps) {
+          step.lands = {};  // where blocks lie at a peer is known without a table only
+          lines += to_string(step) + "\n";
+        }
         return lines;
       };
       EXPECT_EQ(text(call), text(even)) << describe(call, algorithm);
