@@ -51,6 +51,7 @@ constexpr Formula kFormulas[] = {
     {Primitive::ReduceScatter, Algorithm::Hierarchical, "M(n-1) + M-1", "M(n-1)/N S + (M-1)/N S"},
     {Primitive::AllToAll, Algorithm::Pairwise, "N-1", "(N-1)/N S"},
     {Primitive::AllToAll, Algorithm::SpreadOut, "N-1", "(N-1)/N S"},
+    {Primitive::AllToAll, Algorithm::Hierarchical, "N-1, M-1 between nodes", "M(n-1)/N S + (M-1)/M S"},
 };
 constexpr Formula kOneShot = {Primitive::AllReduce, Algorithm::Direct, "N-1", "(N-1) S"};
 

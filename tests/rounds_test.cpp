@@ -127,8 +127,9 @@ TEST(Rounds, Hierarchical) {
     const auto rounds = [&](Primitive primitive, size_t count, int root) {
       Call call = make_call(primitive, 8, count, root);
       call.topology = &topology;
-      return verify_builder(call, Algorithm::Hierarchical, 8, 64).rounds;
+      return verify_joined(call, Algorithm::Hierarchical, 8, 64).rounds;
     };
+    EXPECT_EQ(rounds(Primitive::AllToAll, 5, 0), 8 - 1);
     EXPECT_EQ(rounds(Primitive::AllReduce, 16, 0), 2 * (per_node - 1) + 2 * (nodes - 1));
     EXPECT_EQ(rounds(Primitive::ReduceScatter, 5, 0), nodes * (per_node - 1) + nodes - 1);
     EXPECT_EQ(rounds(Primitive::AllGather, 5, 0), nodes * (per_node - 1) + nodes - 1);

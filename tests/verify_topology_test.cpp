@@ -108,6 +108,15 @@ TEST(ByLinkClass, HierarchicalBlocksCrossOnce) {
   }
 }
 
+TEST(ByLinkClass, HierarchicalAllToAllSendsNoMoreBetweenNodes) {
+  const Topology topology = Topology::parse("3x4", 12);
+  // M(n-1) blocks of 10 inside; (M-1) n between, as pairwise.
+  EXPECT_EQ(report_on(topology, Primitive::AllToAll, Algorithm::Hierarchical, 10).sent_by_link,
+            std::vector<SentByLink>(12, SentByLink{90, 80}));
+  EXPECT_EQ(report_on(topology, Primitive::AllToAll, Algorithm::Pairwise, 10).sent_by_link,
+            std::vector<SentByLink>(12, SentByLink{30, 80}));
+}
+
 /// Elements of all ranks by link class.
 SentByLink total(const VerifyReport& report) {
   SentByLink sum{};

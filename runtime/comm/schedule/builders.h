@@ -47,6 +47,7 @@ Schedule hierarchical_reduce_scatter(const Call& call);
 Schedule hierarchical_all_gather(const Call& call);
 Schedule hierarchical_broadcast(const Call& call);
 Schedule hierarchical_reduce(const Call& call);
+Schedule hierarchical_all_to_all(const Call& call);
 
 /// The rank `distance` places after (before, where negative) `rank`, around the group. |distance| <= size.
 inline int neighbour(const Call& call, int distance) {
