@@ -34,7 +34,9 @@ void gather_by_doubling(const Call& call, Schedule& schedule) {
   for (int known = 1; known < call.size; known *= 2) {
     const int peer = call.rank ^ known, mask = ~(known - 1);
     std::vector<Step> sends, receives;
-    for (const Slice& slice : slices_of(call.rank & mask, known)) sends.push_back({.send_peer = peer, .src = slice});
+    for (const Slice& slice : slices_of(call.rank & mask, known)) {
+      sends.push_back({.send_peer = peer, .src = slice, .stays = true, .lands = slice});
+    }
     for (const Slice& slice : slices_of(peer & mask, known)) receives.push_back({.recv_peer = peer, .dst = slice});
     append_exchange(schedule, sends, receives);
   }
