@@ -150,7 +150,11 @@ double sent_by_block_primitive(Algorithm algorithm, const Call& call) {
   }
 }
 
-double sent_by_all_to_all(const Call& call) {
+double sent_by_all_to_all(Algorithm algorithm, const Call& call) {
+  if (algorithm == Algorithm::Hierarchical) {
+    const int nodes = call.topology->num_nodes(), per_node = call.topology->ranks_per_node();
+    return (nodes * (per_node - 1) + (nodes - 1) * per_node) * static_cast<double>(call.count);
+  }
   if (call.counts == nullptr) return (call.size - 1) * static_cast<double>(call.count);
   double sent = 0;
   for (int peer = 0; peer < call.size; ++peer) {
@@ -240,7 +244,7 @@ double predicted_sent_elements(Algorithm algorithm, const Call& call) {
     case Primitive::ReduceScatter:
       return sent_by_block_primitive(algorithm, call);
     case Primitive::AllToAll:
-      return sent_by_all_to_all(call);
+      return sent_by_all_to_all(algorithm, call);
     default:
       no_formula(call.primitive, algorithm);
   }

@@ -19,7 +19,7 @@ namespace sixfold::comm {
 ///                   2(n-1)/n S + 2(M-1)/M S/n for M nodes of n ranks
 ///   AllGather       all blocks but one: the next rank's (ring), one's own (direct: that one N-1 times), those of the
 ///   ReduceScatter   rounds (recursive_doubling, halving_doubling), of rail and node (hierarchical)
-///   AllToAll        all blocks but one's own
+///   AllToAll        all blocks but one's own; hierarchical: M(n-1) blocks inside the node, (M-1) n between nodes
 /// Exact per rank, with or without call.counts; where an AllReduce cuts a buffer into parts that are not equal (N of
 /// them; double_tree 2; halving_doubling P; hierarchical n, then M), exact in the sum over the ranks.
 ///

@@ -94,14 +94,12 @@ Slice blocks(const Call& call, Buffer buffer, int begin, int end) {
   return Slice::of(buffer, first.offset, last.offset + last.count - first.offset);
 }
 
-std::vector<BlockRun> block_runs(const Call& call, int begin, int end) {
-  const Buffer buffer = call.primitive == Primitive::ReduceScatter ? Buffer::Input : Buffer::Output;
-  const bool side_by_side = call.pass_offset == 0 && call.pass_count == call.count;
+std::vector<BlockRun> block_runs(const Call& call, int begin, int end, const std::function<size_t(int)>& count_of) {
   std::vector<BlockRun> runs;
   size_t run_count = 0;
   for (int index = begin; index < end; ++index) {
-    const size_t count = block(call, buffer, index).count;
-    if (runs.empty() || !side_by_side || run_count + count > call.step_capacity) {
+    const size_t count = count_of(index);
+    if (runs.empty() || run_count + count > call.step_capacity) {
       runs.push_back({index, index});
       run_count = 0;
     }
@@ -109,6 +107,16 @@ std::vector<BlockRun> block_runs(const Call& call, int begin, int end) {
     run_count += count;
   }
   return runs;
+}
+
+std::vector<BlockRun> block_runs(const Call& call, int begin, int end) {
+  if (call.pass_offset == 0 && call.pass_count == call.count) {
+    const Buffer buffer = call.primitive == Primitive::ReduceScatter ? Buffer::Input : Buffer::Output;
+    return block_runs(call, begin, end, [&](int index) { return block_range(call, buffer, index).count(); });
+  }
+  std::vector<BlockRun> alone;
+  for (int index = begin; index < end; ++index) alone.push_back({index, index + 1});
+  return alone;
 }
 
 }  // namespace sixfold::comm

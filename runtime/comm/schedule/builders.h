@@ -3,6 +3,8 @@
 // Each builder writes the steps of one pass for one rank; find_builder() maps (primitive, algorithm) to them.
 #pragma once
 
+#include <functional>
+
 #include "runtime/comm/schedule/schedule.h"
 
 namespace sixfold::comm {
@@ -45,6 +47,7 @@ Schedule hierarchical_reduce_scatter(const Call& call);
 Schedule hierarchical_all_gather(const Call& call);
 Schedule hierarchical_broadcast(const Call& call);
 Schedule hierarchical_reduce(const Call& call);
+Schedule hierarchical_all_to_all(const Call& call);
 
 /// The rank `distance` places after (before, where negative) `rank`, around the group. |distance| <= size.
 inline int neighbour(const Call& call, int distance) {
@@ -61,11 +64,14 @@ Slice block(const Call& call, Buffer buffer, int index);
 /// The pass of blocks [begin, end), which lie side by side: one block, or a pass that covers blocks in full.
 Slice blocks(const Call& call, Buffer buffer, int begin, int end);
 
-/// Blocks [begin, end) of AllGather's Output or ReduceScatter's Input cut into runs that one step may move: several
-/// blocks where the pass covers them in full and Call::step_capacity allows it, else one. Alike on all ranks.
+/// Neighbouring blocks that travel in one step.
 struct BlockRun {
   int begin = 0, end = 0;
 };
+/// Blocks [begin, end) cut into runs of at most Call::step_capacity elements, but at least one block each.
+std::vector<BlockRun> block_runs(const Call& call, int begin, int end, const std::function<size_t(int)>& count_of);
+/// The same for blocks of AllGather's Output or ReduceScatter's Input, which only lie side by side where the pass
+/// covers them in full; else each goes alone. Alike on all ranks.
 std::vector<BlockRun> block_runs(const Call& call, int begin, int end);
 
 /// Where a rank that sends its Input keeps a copy of it: nowhere in place, where `destination` is that very memory.

@@ -5,7 +5,7 @@
 //   Reduce      the same upwards: S sent per rank, nothing by the root
 //               for both, trees over the N - 1 others, at most 2 floor(log2 N) + 2 rounds
 //   AllReduce   trees over all N ranks, up and then down: at most 2 S sent per rank
-//               at most 4 floor(log2 N) + 2 rounds
+//               at most 4 floor(log2 N) rounds
 //
 // Each tree runs on channels of its own, AllReduce on one up and one down for each tree, four in all; in each, slices
 // follow one another as in `tree`.

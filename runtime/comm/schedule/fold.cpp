@@ -4,7 +4,7 @@ namespace sixfold::comm {
 
 Schedule surplus_all_reduce(const Call& call, const Fold& fold) {
   Schedule schedule;
-  schedule.steps.push_back({.send_peer = fold.partner, .src = whole(call, Buffer::Input)});
+  schedule.steps.push_back({.send_peer = fold.partner, .src = whole(call, Buffer::Input), .stays = true});
   schedule.steps.push_back({.recv_peer = fold.partner, .dst = whole(call, Buffer::Output)});
   return schedule;
 }
@@ -20,7 +20,8 @@ Buffer fold_in(const Call& call, const Fold& fold, Schedule& schedule) {
 
 void fold_out(const Call& call, const Fold& fold, Schedule& schedule) {
   if (fold.partner == kNoPeer) return;
-  append_send(schedule, {.send_peer = fold.partner, .src = whole(call, Buffer::Output)});
+  const Slice output = whole(call, Buffer::Output);
+  append_send(schedule, {.send_peer = fold.partner, .src = output, .stays = true, .lands = output});
 }
 
 }  // namespace sixfold::comm

@@ -8,8 +8,9 @@
 //                  rank
 //
 // For N = 2^k + surplus, with the fold of fold.h, which costs:
-//   ReduceScatter  S in to a partner and a block of S/N out: at most k + 3 rounds
-//   AllGather      a block in and the N - 1 blocks of the others out: at most k + 4 rounds
+//   ReduceScatter  S in to a partner and a block of S/N out: k + 3 rounds, of which one because the last exchange sends
+//                  the two blocks of a pair one by one
+//   AllGather      a block in and the N - 1 blocks of the others out, which go in two messages: k + 3 rounds
 //   AllReduce      S in and S out; the active ranks send 2(P-1)/P S, P = 2^k: 2 k + 2 rounds
 // Over all ranks that is (N-1) S for ReduceScatter and AllGather and 2 (N-1) S for AllReduce, what the ring sends too.
 //
@@ -74,7 +75,7 @@ void halve(const Items& items, Buffer values, Buffer sums, const Slice& result, 
     const Side own = side_of(fold.active, distance), theirs = side_of(other, distance);
     std::vector<Step> sends, receives;
     for (const BlockRun& run : items.runs(theirs.begin, theirs.end)) {
-      sends.push_back({.send_peer = peer, .src = items.slice(values, run)});
+      sends.push_back({.send_peer = peer, .src = items.slice(values, run), .stays = values != Buffer::Accum});
     }
     for (const BlockRun& run : items.runs(own.begin, own.end)) {
       receives.push_back(
@@ -87,7 +88,8 @@ void halve(const Items& items, Buffer values, Buffer sums, const Slice& result, 
   const int other = fold.active ^ 1, peer = fold.rank_of(other);
   std::vector<Step> sends, receives;
   for (int item = items.first(other); item < items.first(other + 1); ++item) {
-    sends.push_back({.send_peer = peer, .src = items.slice(values, {item, item + 1})});
+    sends.push_back(
+        {.send_peer = peer, .src = items.slice(values, {item, item + 1}), .stays = values != Buffer::Accum});
   }
   for (int item = items.first(fold.active); item < items.first(fold.active + 1); ++item) {
     Step add{.recv_peer = peer, .src = items.slice(values, {item, item + 1}), .reduce = true, .finish = true};
@@ -107,7 +109,8 @@ void doubling(const Items& items, Schedule& schedule) {
     const Side own = side_of(fold.active, distance), theirs = side_of(other, distance);
     std::vector<Step> sends, receives;
     for (const BlockRun& run : items.runs(own.begin, own.end)) {
-      sends.push_back({.send_peer = peer, .src = items.slice(Buffer::Output, run)});
+      const Slice slice = items.slice(Buffer::Output, run);
+      sends.push_back({.send_peer = peer, .src = slice, .stays = true, .lands = slice});
     }
     for (const BlockRun& run : items.runs(theirs.begin, theirs.end)) {
       receives.push_back({.recv_peer = peer, .dst = items.slice(Buffer::Output, run)});
@@ -180,7 +183,8 @@ Schedule halving_doubling_all_gather(const Call& call) {
     schedule.steps.push_back({.src = whole(call, Buffer::Input), .dst = block(call, Buffer::Output, call.rank)});
   }
   if (fold.is_surplus) {
-    append_send(schedule, {.send_peer = fold.partner, .src = block(call, Buffer::Output, call.rank)});
+    const Slice own = block(call, Buffer::Output, call.rank);
+    append_send(schedule, {.send_peer = fold.partner, .src = own, .stays = true, .lands = own});
     for (const Slice& slice : blocks_of_others(call, call.rank)) {
       schedule.steps.push_back({.recv_peer = fold.partner, .dst = slice});
     }
@@ -192,7 +196,7 @@ Schedule halving_doubling_all_gather(const Call& call) {
   doubling(Items(call, fold), schedule);
   if (fold.partner != kNoPeer) {
     for (const Slice& slice : blocks_of_others(call, fold.partner)) {
-      append_send(schedule, {.send_peer = fold.partner, .src = slice});
+      append_send(schedule, {.send_peer = fold.partner, .src = slice, .stays = true, .lands = slice});
     }
   }
   return schedule;

@@ -1,5 +1,5 @@
-// hierarchical: what crosses nodes is first made small, or is sent once a node. M nodes of n ranks, N = M n ranks, S
-// bytes of the full buffer; rail i is the ranks that are i-th on their node.
+// hierarchical, all but AllToAll: what crosses nodes is first made small, or is sent once a node. M nodes of n ranks, N
+// = M n ranks, S bytes of the full buffer; rail i is the ranks that are i-th on their node.
 //
 //   AllReduce      ReduceScatter inside the node, so that each rank has the node's sum of one part of n; AllReduce of
 //                  that part along the rail; AllGather inside the node
@@ -9,47 +9,20 @@
 //                  M(n-1) + M - 1 rounds; sent per rank: M(n-1)/N S inside the node, (M-1)/N S between nodes
 //   AllGather      the same backwards, and the same numbers
 //   Broadcast      a chain from the root through its rail, from each rank of which a chain goes through its node
-//                  at most N - 1 rounds; S enters each other node once; at most 2 S sent per rank
-//   Reduce         the same upwards: at most N - 1 rounds; S leaves each other node once; S sent per rank
+//                  at most M + n - 2 rounds; S enters each other node once; at most 2 S sent per rank
+//   Reduce         the same upwards: at most M + n - 2 rounds; S leaves each other node once; S sent per rank
 //
 // Inside the node and along the rail all phases run on rings. The sums of a ReduceScatter wait for the rail in Accum.
 // An AllReduce in place or not keeps them in Output.
 //
 // Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019,
 // section 3.
-#include "runtime/comm/schedule/ring_steps.h"
-#include "runtime/comm/schedule/topology.h"
+#include "runtime/comm/schedule/grid.h"
 #include "runtime/comm/schedule/tree_steps.h"
-#include "runtime/core/error.h"
 
 namespace sixfold::comm {
 
 namespace {
-
-/// The node of this rank and its rail.
-struct Grid {
-  explicit Grid(const Call& call)
-      : topology(checked(call)),
-        node(topology.node_of(call.rank)),
-        rail(topology.rail_of(call.rank)),
-        num_nodes(topology.num_nodes()),
-        per_node(topology.ranks_per_node()),
-        node_ring{topology.ranks_of(node), rail} {
-    for (int other = 0; other < num_nodes; ++other) rail_ring.ranks.push_back(rank_at(other, rail));
-    rail_ring.position = node;
-  }
-
-  static const Topology& checked(const Call& call) {
-    SIXFOLD_CHECK(builder_applies(call.primitive, Algorithm::Hierarchical, call.topology),
-                  "hierarchical needs nodes of the same size");
-    return *call.topology;
-  }
-  int rank_at(int of_node, int of_rail) const { return topology.ranks_of(of_node)[static_cast<size_t>(of_rail)]; }
-
-  const Topology& topology;
-  int node, rail, num_nodes, per_node;
-  Ring node_ring, rail_ring;
-};
 
 /// Part `index` of `count` parts of a slice.
 Slice part_of_slice(const Slice& slice, int count, int index) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <tuple>
 
 namespace sixfold::comm {
 
@@ -20,13 +21,18 @@ class Clock {
   }
 
   int run() {
-    for (int round = 0;; ++round) {
+    for (;; ++round_) {
       for (size_t rank = 0; rank < size_; ++rank) run_rank(rank);
-      if (!deliver()) return round;
+      if (!deliver()) return round_;
     }
   }
 
  private:
+  struct Message {
+    size_t receiver;
+    int since;  // the round in which it began to wait
+  };
+
   /// Everything that `rank` can do with what has arrived.
   void run_rank(size_t rank) {
     for (bool moved = true; moved;) {
@@ -53,31 +59,33 @@ class Clock {
       if (waiting == 0) return false;
       --waiting;
     }
-    if (step.send_peer != kNoPeer) outbox(rank, channel).push_back(static_cast<size_t>(step.send_peer));
+    if (step.send_peer != kNoPeer) outbox(rank, channel).push_back({static_cast<size_t>(step.send_peer), round_});
     ++at;
     return true;
   }
 
-  /// One round: each rank sends the oldest message of one channel, where its receiver is still free. False when there
-  /// was none.
+  /// One round: each rank sends the oldest message of one channel, where its receiver is still free; where several want
+  /// to reach a receiver, the one that has waited longest does. False when there was none.
   bool deliver() {
-    std::vector<bool> receiving(size_, false);
-    bool any = false;
+    std::vector<std::tuple<int, size_t, int>> waiting;  // since which round, sender, channel
     for (size_t rank = 0; rank < size_; ++rank) {
       for (int channel = 0; channel < num_channels_; ++channel) {
-        std::deque<size_t>& waiting = outbox(rank, channel);
-        if (waiting.empty() || receiving[waiting.front()]) continue;
-        const size_t receiver = waiting.front();
-        waiting.pop_front();
-        receiving[receiver] = any = true;
-        ++arrived(rank, receiver, channel);
-        break;
+        if (!outbox(rank, channel).empty()) waiting.emplace_back(outbox(rank, channel).front().since, rank, channel);
       }
     }
-    return any;
+    std::sort(waiting.begin(), waiting.end());
+    std::vector<bool> sending(size_, false), receiving(size_, false);
+    for (const auto& [since, rank, channel] : waiting) {
+      const size_t receiver = outbox(rank, channel).front().receiver;
+      if (sending[rank] || receiving[receiver]) continue;
+      outbox(rank, channel).pop_front();
+      sending[rank] = receiving[receiver] = true;
+      ++arrived(rank, receiver, channel);
+    }
+    return !waiting.empty();
   }
 
-  std::deque<size_t>& outbox(size_t rank, int channel) {
+  std::deque<Message>& outbox(size_t rank, int channel) {
     return outbox_[rank * static_cast<size_t>(num_channels_) + static_cast<size_t>(channel)];
   }
   int& arrived(size_t sender, size_t receiver, int channel) {
@@ -86,9 +94,10 @@ class Clock {
 
   const std::vector<Schedule>& schedules_;
   size_t size_;
+  int round_ = 0;
   int num_channels_ = 1;
   std::vector<std::vector<size_t>> next_step_;  // per rank and channel
-  std::vector<std::deque<size_t>> outbox_;      // per rank and channel: receivers of the messages that wait
+  std::vector<std::deque<Message>> outbox_;     // per rank and channel: the messages that wait
   std::vector<int> arrived_;                    // per sender, receiver and channel: not taken yet
 };
 

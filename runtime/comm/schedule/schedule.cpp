@@ -120,6 +120,7 @@ constexpr BuilderEntry kBuilders[] = {
     {Primitive::ReduceScatter, Algorithm::Hierarchical, hierarchical_reduce_scatter, true},
     {Primitive::AllToAll, Algorithm::Pairwise, pairwise_all_to_all, true},
     {Primitive::AllToAll, Algorithm::SpreadOut, spread_out_all_to_all, true},
+    {Primitive::AllToAll, Algorithm::Hierarchical, hierarchical_all_to_all},
 };
 
 const BuilderEntry* find_entry(Primitive primitive, Algorithm algorithm) {

@@ -15,7 +15,9 @@ Schedule spread_out_all_to_all(const Call& call) {
   Schedule schedule;
   for (int k = 1; k < call.size; ++k) {
     const int to = neighbour(call, k);
-    schedule.steps.push_back({.send_peer = to, .src = block(call, Buffer::Input, to)});
+    Step send{.send_peer = to, .src = block(call, Buffer::Input, to), .stays = !call.in_place};
+    if (!call.in_place && call.counts == nullptr) send.lands = block(call, Buffer::Output, call.rank);
+    schedule.steps.push_back(send);
   }
   const Slice copy = own_copy(call, block(call, Buffer::Output, call.rank));
   if (copy.used) schedule.steps.push_back({.src = block(call, Buffer::Input, call.rank), .dst = copy});
