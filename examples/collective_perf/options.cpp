@@ -30,6 +30,11 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.add_option("--comm", comm, "own or mpi")->capture_default_str()->check(CLI::IsMember({"own", "mpi"}));
   app.add_option("--versus", o.versus, "Take turns with this backend, and print the ratio")
       ->check(CLI::IsMember({"mpi"}));
+  app.add_option("--profile", o.world.profile, "Name or file of a hardware profile that algorithms are chosen by");
+  app.add_option("--tune-file", o.world.tune_file, "File of measured rows that algorithms are chosen by");
+  app.add_option("--tune", o.tune, "Measure all algorithms of --op at all sizes, and write the quickest to this file");
+  app.add_flag("--explain", o.explain, "Print the schedule of --min-bytes and what it would cost; run nothing");
+  app.add_flag("--debug", o.world.debug, "Say what topology, rings and trees there are, what is chosen and why");
   app.add_option("--topology", o.world.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
   app.add_option("--emulate-links", o.world.emulate_links,
                  "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");

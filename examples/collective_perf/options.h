@@ -10,10 +10,10 @@ namespace sixfold::collective_perf {
 
 struct PerfOptions {
   comm::WorldOptions world;
-  std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", versus, json;
+  std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", versus, json, tune;
   size_t min_bytes = 1024, max_bytes = size_t{64} << 20;
   int factor = 4, rounds = 11, warmup = 2, iters = 0, root = 0;
-  bool fresh = false, plain_buffers = false, check = true;
+  bool fresh = false, plain_buffers = false, check = true, explain = false;
 };
 
 struct Parsed {

@@ -1,5 +1,6 @@
 #include "runtime/comm/world.h"
 
+#include "runtime/comm/host/choice.h"
 #include "runtime/comm/host/host_world.h"
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
@@ -40,7 +41,7 @@ void check_world_options(const WorldOptions& options) {
                       " bytes: allowed are multiples of 64");
   }
   if (!options.topology.empty()) Topology::parse(options.topology, planned_world_size(options));
-  if (!options.emulate_links.empty()) emulated_profile(options);
+  AlgorithmChoice{options};
   const bool fixed = options.algorithm != Algorithm::Auto && options.algorithm != Algorithm::Direct;
   if (options.deterministic && fixed) {
     throw ConfigError(

@@ -34,6 +34,9 @@ struct WorldOptions {
   double timeout_s = 120;                 // a wait in which nothing moves for so long is a CommError
   LinkOptions links;
   std::string topology;       // "NODESxRANKS": ranks are declared to be on so many nodes; empty: as they are found
+  std::string profile;        // name or file: algorithms are chosen by what this hardware would take for them
+  std::string tune_file;      // ... by these measured rows, where there are any for a group
+  bool debug = false;         // rank 0 of each group says what it found and what it will choose, and why
   std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 

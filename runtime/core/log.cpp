@@ -8,34 +8,31 @@
 namespace sixfold {
 
 namespace {
-std::shared_ptr<spdlog::logger> make_logger(const std::string& prefix) {
-  // One sink for all ranks of the process: lines of different threads do not mix.
-  static auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  auto logger = std::make_shared<spdlog::logger>(prefix, sink);
-  logger->set_level(spdlog::get_level());
-  logger->set_pattern(prefix.empty() ? "%l: %v" : "[" + prefix + "] %l: %v");
-  return logger;
-}
-thread_local std::shared_ptr<spdlog::logger> thread_logger;
-
+// One for all ranks of the process, so that lines of different threads do not mix. Their prefixes differ by thread,
+// which a pattern of spdlog, a property of what they share, cannot say.
 spdlog::logger& logger() {
-  if (!thread_logger) thread_logger = make_logger("");
-  return *thread_logger;
+  static const auto logger = [] {
+    auto made = std::make_shared<spdlog::logger>("sixfold", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%v");
+    return made;
+  }();
+  return *logger;
 }
+thread_local std::string prefix;
 }  // namespace
 
 void log_info(const std::string& text) {
-  logger().info(text);
+  logger().info(prefix + "info: " + text);
 }
 void log_warn(const std::string& text) {
-  logger().warn(text);
+  logger().warn(prefix + "warning: " + text);
 }
 void log_error(const std::string& text) {
-  logger().error(text);
+  logger().error(prefix + "error: " + text);
 }
 
 void set_log_rank(int rank) {
-  thread_logger = make_logger("rank " + std::to_string(rank));
+  prefix = "[rank " + std::to_string(rank) + "] ";
 }
 
 void set_log_level(const std::string& level) {
@@ -43,7 +40,6 @@ void set_log_level(const std::string& level) {
   if (parsed == spdlog::level::off && level != "off") {
     throw ConfigError("log level '" + level + "': allowed are trace, debug, info, warn, error, off");
   }
-  spdlog::set_level(parsed);
   logger().set_level(parsed);
 }
 

@@ -27,9 +27,14 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
       pacer_(pacer_of(options, *parts.regions, topology_)),
       peers_(*parts.regions, parts.rank, parts.size),
       memory_(allocator_on(peers_.own_heap())),
+      choice_(options),
       engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
-      context_{engine_,       memory_,           *parts.regions,       peers_, topology_, pacer_ ? &*pacer_ : nullptr,
-               options.links, options.algorithm, options.deterministic} {}
+      context_{engine_,           memory_,
+               *parts.regions,    peers_,
+               topology_,         pacer_ ? &*pacer_ : nullptr,
+               choice_,           options.links,
+               options.algorithm, options.deterministic,
+               options.debug} {}
 
 Communicator& HostWorld::group() {
   if (!group_) group_ = std::make_unique<Communicator>(open_group(options_.backend, false));

@@ -47,6 +47,7 @@ class HostWorld : public World {
   PeerMemory peers_;
   Memory memory_;
   CommTable table_;
+  AlgorithmChoice choice_;
   ProgressEngine engine_;
   HostContext context_;
   int num_groups_ = 0;

@@ -6,6 +6,7 @@
 
 #include "runtime/comm/host/p2p_run.h"
 #include "runtime/comm/observe/predict.h"
+#include "runtime/comm/schedule/describe.h"
 #include "runtime/comm/schedule/select.h"
 #include "runtime/core/log.h"
 
@@ -96,9 +97,15 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
     : context_(context),
       key_(std::move(key)),
       topology_(context.topology.group(members)),
+      table_(context.choice.table_for(topology_)),
       links_(open_region(context, key_, members), rank, members, context.links, context.memory, context.peers,
              context.pacer) {
   context_.engine.add(*this);
+  if (context_.debug && rank == 0) {
+    log_info("group " + key_ + " of " + std::to_string(size()) + " ranks\n" + describe_group(topology_) +
+             "algorithms by " + table_.source + (context_.deterministic ? "; deterministic: direct" : "") + "\n" +
+             explain(table_.rows));
+  }
 }
 
 OwnGroup::~OwnGroup() {
@@ -119,7 +126,7 @@ Algorithm OwnGroup::choose(const Collective& c) const {
   // All ranks must choose alike: of an AllToAll with counts per peer each knows its own part only.
   const bool known = !c.counts || c.primitive != Primitive::AllToAll;
   const size_t bytes = known ? operation_bytes(c.call(rank(), topology_), dtype_bytes(c.dtype)) : 0;
-  const Algorithm automatic = select(c.primitive, bytes, size(), context_.deterministic);
+  const Algorithm automatic = select(c.primitive, bytes, topology_, context_.deterministic, table_.rows);
   if (context_.deterministic) return automatic;
   if (c.algorithm != Algorithm::Auto) return c.algorithm;
   // The World's default names one algorithm for all primitives; those that it does not exist for keep the automatic

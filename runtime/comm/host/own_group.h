@@ -5,6 +5,7 @@
 #include <map>
 
 #include "runtime/comm/group_backend.h"
+#include "runtime/comm/host/choice.h"
 #include "runtime/comm/host/group_links.h"
 #include "runtime/comm/host/progress.h"
 
@@ -18,9 +19,11 @@ struct HostContext {
   PeerMemory& peers;
   const Topology& topology;  // of the World
   Pacer* pacer;              // nullptr: links are not emulated
+  AlgorithmChoice& choice;
   LinkOptions links;
   Algorithm algorithm = Algorithm::Auto;  // where an operation's options leave it open
   bool deterministic = false;
+  bool debug = false;
 };
 
 class CollectiveWork;
@@ -64,6 +67,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
   HostContext& context_;
   std::string key_;
   Topology topology_;
+  const AlgorithmChoice::Table& table_;
   GroupLinks links_;
   std::deque<std::shared_ptr<CollectiveWork>> collectives_;  // only the front one moves: operations start in order
   uint64_t next_sequence_ = 0;

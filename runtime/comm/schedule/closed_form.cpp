@@ -107,8 +107,9 @@ Prediction predict_seconds(const CostQuery& query, const Profile& profile, doubl
   call.size = query.size();
   call.count = query.count;
   call.topology = &topology;
-  const size_t pass_count = max_pass_count(query.primitive, query.algorithm, query.size(),
-                                           query.links.step_capacity(query.element_bytes), query.count);
+  call.step_capacity = query.links.step_capacity(query.element_bytes);
+  const size_t pass_count =
+      max_pass_count(query.primitive, query.algorithm, query.size(), call.step_capacity, query.count, &topology);
   const size_t slice_elements = query.links.slot_bytes / query.element_bytes;
   const bool quick = estimate_slices(call, builder, pass_count, slice_elements) <= max_slices;
   if (!quick) return {closed_form_seconds(query, profile), false};

@@ -26,10 +26,12 @@ class Clock {
       if (!deliver()) return round_;
     }
   }
+  const std::vector<TimedMessage>& messages() const { return messages_; }
 
  private:
   struct Message {
     size_t receiver;
+    size_t step;
     int since;  // the round in which it began to wait
   };
 
@@ -59,7 +61,7 @@ class Clock {
       if (waiting == 0) return false;
       --waiting;
     }
-    if (step.send_peer != kNoPeer) outbox(rank, channel).push_back({static_cast<size_t>(step.send_peer), round_});
+    if (step.send_peer != kNoPeer) outbox(rank, channel).push_back({static_cast<size_t>(step.send_peer), at, round_});
     ++at;
     return true;
   }
@@ -76,8 +78,9 @@ class Clock {
     std::sort(waiting.begin(), waiting.end());
     std::vector<bool> sending(size_, false), receiving(size_, false);
     for (const auto& [since, rank, channel] : waiting) {
-      const size_t receiver = outbox(rank, channel).front().receiver;
+      const auto [receiver, step, unused] = outbox(rank, channel).front();
       if (sending[rank] || receiving[receiver]) continue;
+      messages_.push_back({round_, static_cast<int>(rank), step});
       outbox(rank, channel).pop_front();
       sending[rank] = receiving[receiver] = true;
       ++arrived(rank, receiver, channel);
@@ -99,12 +102,19 @@ class Clock {
   std::vector<std::vector<size_t>> next_step_;  // per rank and channel
   std::vector<std::deque<Message>> outbox_;     // per rank and channel: the messages that wait
   std::vector<int> arrived_;                    // per sender, receiver and channel: not taken yet
+  std::vector<TimedMessage> messages_;          // delivered
 };
 
 }  // namespace
 
 int count_rounds(const std::vector<Schedule>& schedules) {
   return Clock(schedules).run();
+}
+
+std::vector<TimedMessage> messages_by_round(const std::vector<Schedule>& schedules) {
+  Clock clock(schedules);
+  clock.run();
+  return clock.messages();
 }
 
 }  // namespace sixfold::comm

@@ -58,8 +58,9 @@ SelectRow best_row(Primitive primitive, size_t bytes, const Profile& profile, co
   return row;
 }
 
-std::vector<Algorithm> candidates_for(Primitive primitive, const std::vector<Algorithm>& candidates) {
-  std::vector<Algorithm> algorithms = algorithms_of(primitive);
+std::vector<Algorithm> candidates_for(Primitive primitive, const Topology& topology,
+                                      const std::vector<Algorithm>& candidates) {
+  std::vector<Algorithm> algorithms = algorithms_of(primitive, &topology);
   if (!candidates.empty()) {
     std::erase_if(algorithms, [&](Algorithm algorithm) {
       return std::find(candidates.begin(), candidates.end(), algorithm) == candidates.end();
@@ -75,7 +76,7 @@ SelectTable make_select_table(const Profile& profile, const Topology& topology, 
                               const std::vector<Algorithm>& candidates) {
   SelectTable table;
   for (Primitive primitive : kCollectives) {
-    const std::vector<Algorithm> algorithms = candidates_for(primitive, candidates);
+    const std::vector<Algorithm> algorithms = candidates_for(primitive, topology, candidates);
     for (size_t bytes = kSmallestPricedBytes; bytes <= kLargestPricedBytes; bytes *= 2) {
       const SelectRow row = best_row(primitive, bytes, profile, topology, links, algorithms);
       const bool goes_on = bytes > kSmallestPricedBytes && table.rows.back().algorithm == row.algorithm;
