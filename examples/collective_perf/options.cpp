@@ -59,7 +59,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   }
   const comm::Primitive primitive = comm::parse_primitive(o.op);
   const comm::Algorithm algorithm = comm::parse_algorithm(o.algorithm);
-  if (algorithm != comm::Algorithm::Auto && comm::find_builder(primitive, algorithm) == nullptr) {
+  if (algorithm != comm::Algorithm::Auto && !comm::builder_applies(primitive, algorithm, nullptr)) {
     std::string allowed = "auto";
     for (comm::Algorithm other : comm::algorithms_of(primitive))
       allowed += ", " + std::string(comm::algorithm_name(other));

@@ -7,7 +7,7 @@
 // p + 1, p + 2, p + 4, ... below that bit; the one with the largest subtree is sent to first and received from last.
 //
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005,
-// sections 4.2 and 4.3.
+// section 4 (Broadcast, Reduce and Allreduce).
 #include <algorithm>
 
 #include "runtime/comm/schedule/tree_steps.h"

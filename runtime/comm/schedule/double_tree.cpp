@@ -14,8 +14,7 @@
 // leaves. The second tree is the first one mirrored where n is even, and moved on by one where n is odd (so that
 // position 1 plays n, a leaf): in both cases the ranks inside it are those at odd positions.
 //
-// Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009,
-// sections 3 and 4.
+// Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 #include <bit>
 
 #include "runtime/comm/schedule/tree_steps.h"

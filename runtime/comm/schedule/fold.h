@@ -3,7 +3,7 @@
 // With N = 2^k + surplus ranks, the first 2 * surplus ranks form pairs of neighbours, 0 and 1, 2 and 3, ... The odd one
 // of each pair is surplus: it hands its data to the even one before and gets its result after. What remains are 2^k
 // active ranks, numbered in the order of their ranks. Source: Thakur, Rabenseifner, Gropp, "Optimization of collective
-// communication operations in MPICH", 2005, section 4.5.
+// communication operations in MPICH", 2005, section 4 (Reduce and Allreduce).
 #pragma once
 
 #include <bit>

@@ -16,8 +16,9 @@
 //
 // Rounds hold where the links hold N/2 blocks of the pass; else an exchange goes in several messages.
 //
-// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, sections
-// 4.1, 4.3 and 4.5; Rabenseifner, "Optimization of collective reduction operations", 2004.
+// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, section
+// 4 (Allgather, Reduce-scatter, Reduce and Allreduce); Rabenseifner, "Optimization of collective reduction
+// operations", 2004.
 #include <algorithm>
 
 #include "runtime/comm/schedule/fold.h"
@@ -68,6 +69,8 @@ Side side_of(int number, int count) {
 
 /// Recursive halving from `values` on (Input, or where a fold left the sums) with sums in `sums`. Leaves this rank's
 /// own item, finished, in `result`, and sends a surplus partner's, where there is one, to it.
+/// What is sent out of Input or Output stays: what overwrites it, if anything, is the result of an AllReduce, which
+/// contains what the receiver made of it.
 void halve(const Items& items, Buffer values, Buffer sums, const Slice& result, Schedule& schedule) {
   const Fold& fold = items.fold;
   for (int distance = fold.num_active / 2; distance > 1; distance /= 2) {

@@ -15,8 +15,7 @@
 // Inside the node and along the rail all phases run on rings. The sums of a ReduceScatter wait for the rail in Accum.
 // An AllReduce in place or not keeps them in Output.
 //
-// Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019,
-// section 3.
+// Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
 #include "runtime/comm/schedule/grid.h"
 #include "runtime/comm/schedule/tree_steps.h"
 

@@ -14,7 +14,7 @@
 // makes the exchange right in place.
 //
 // Source: Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems",
-// 1997, section 3 (the same exchange by digits, here those of node and rail).
+// 1997 (index: the same exchange by digits, here those of node and rail).
 #include "runtime/comm/schedule/grid.h"
 
 namespace sixfold::comm {

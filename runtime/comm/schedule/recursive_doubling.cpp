@@ -12,9 +12,9 @@
 //
 // Both partners add the same two sums, and round them alike (in Output), so all ranks end with the same bits.
 //
-// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, sections
-// 4.1 and 4.5; Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing
-// systems", 1997, section 4.
+// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, section
+// 4 (Allgather, Reduce and Allreduce); Bruck et al., "Efficient algorithms for all-to-all communications in multiport
+// message-passing systems", 1997 (concatenation).
 #include <algorithm>
 
 #include "runtime/comm/schedule/fold.h"

@@ -106,13 +106,13 @@ struct Schedule {
   size_t accum_count = 0;    // elements of Accum that one pass needs
 };
 
+class Topology;
+
 /// What a builder is asked for: one pass of one collective, for one rank.
 ///
 /// `count` is, in elements: the whole buffer (Broadcast, Reduce, AllReduce) or the block of one rank (AllGather: the
 /// input; ReduceScatter: the output; AllToAll: what goes to one peer). A pass covers [pass_offset, pass_offset +
 /// pass_count) of that count: of the buffer, or of each block. Builders write absolute offsets into Input and Output.
-class Topology;
-
 struct Call {
   Primitive primitive = Primitive::AllReduce;
   int rank = 0;

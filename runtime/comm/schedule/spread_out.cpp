@@ -5,7 +5,7 @@
 // in the links at once. In place nothing need be put aside: every block has left before the first one comes in.
 //
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005,
-// section 4.4 (there with non-blocking sends and receives).
+// section 4 (All-to-all; there with non-blocking sends and receives).
 #include "runtime/comm/schedule/builders.h"
 
 namespace sixfold::comm {
@@ -16,6 +16,7 @@ Schedule spread_out_all_to_all(const Call& call) {
   for (int k = 1; k < call.size; ++k) {
     const int to = neighbour(call, k);
     Step send{.send_peer = to, .src = block(call, Buffer::Input, to), .stays = !call.in_place};
+    // Blocks of different size lie at the receiver behind blocks that this rank knows nothing of.
     if (!call.in_place && call.counts == nullptr) send.lands = block(call, Buffer::Output, call.rank);
     schedule.steps.push_back(send);
   }
