@@ -24,7 +24,9 @@
 // ranks of a node between nodes where d >= n. Other N: before, a surplus rank hands S (a block, for AllGather) to its
 // neighbour; after, it gets the result: an estimate.
 //
-// hierarchical: (n-1) rounds inside the node, 2(M-1) or M-1 along the rails, (n-1) inside the node (AllReduce).
+// hierarchical: n-1 rounds inside the node, 2(M-1) along the rails, n-1 inside the node (AllReduce); M(n-1) inside and
+// M-1 along the rails (ReduceScatter, AllGather); the same with n blocks in a message along the rails (AllToAll; where
+// the links hold that many, else in several messages).
 //
 // Ranks that share a card take their turns once: those who went first are ahead in the next round as well. So rounds
 // take either alpha + B w each, and (c-1) B w once, or c B w each where that keeps the card busy.
@@ -236,6 +238,19 @@ double halving_doubling_seconds(const Terms& t) {
       if (t.primitive != Primitive::ReduceScatter) rounds.push_back(exchange(t, distance, part, false));
     }
     if (fold) rounds.push_back(exchange(t, 1, t.primitive == Primitive::ReduceScatter ? block : whole, false));
+    return in_rounds(t, rounds, false);
+  });
+}
+
+double hierarchical_exchange_seconds(const Terms& t) {
+  const double n = t.per_node, capacity = (t.num_slots - 1) * t.slot();
+  const std::vector<PassGroup> groups = t.pass_groups(1);
+  const bool one_pass = groups.size() == 1 && groups[0].passes == 1;
+  return sum_over_passes(t, 1, [&](double message) {
+    const double runs = one_pass ? std::ceil(n / std::floor(capacity / message)) : n;  // in which n blocks travel
+    std::vector<Round> rounds;
+    if (n > 1) rounds.push_back({(n - 1) * t.num_nodes, true, message, false});
+    if (t.crosses()) rounds.push_back({(t.num_nodes - 1) * runs, false, n * message / runs, false});
     return in_rounds(t, rounds, false);
   });
 }
