@@ -41,12 +41,19 @@ namespace sixfold::comm {
 
 namespace {
 
-/// Until the last of N - 1 messages of `message` bytes has reached every rank.
+/// N - 1 messages of `message` bytes from every rank, but for the backlog.
 double all_to_all(const Terms& t, double message) {
   if (!t.crosses()) return t.a_intra + (t.size - 1) * message * t.w_intra;
   const double inside = t.per_node > 1 ? t.a_intra + (t.per_node - 1) * message * t.w_intra : 0;
-  const double through_card = t.sharers * (t.size - t.per_node) + t.per_node - t.sharers;
-  return std::max(inside, t.a_inter + through_card * message * t.w_inter);
+  return std::max(inside, t.a_inter + t.sharers * (t.size - t.per_node) * message * t.w_inter);
+}
+
+/// What is left at the last receiver's card when the senders' are done. The next pass goes on meanwhile.
+double backlog(const Terms& t, size_t parts) {
+  if (!t.crosses()) return 0;
+  const double message = t.pass_groups(parts).front().message, inside = (t.per_node - 1) * message * t.w_intra;
+  const double across = t.sharers * (t.size - t.per_node) * message * t.w_inter;
+  return across > inside ? (t.per_node - t.sharers) * message * t.w_inter : 0;
 }
 
 /// The same with additions. For three ranks or more.
@@ -177,16 +184,16 @@ double direct_seconds(const Terms& t) {
   const bool one_shot = t.primitive == Primitive::AllReduce && is_one_shot(t.count, t.size);
   if (t.size == 2 && !one_shot) return ring_seconds(t);  // the same steps
   const size_t parts = t.primitive == Primitive::AllReduce && !one_shot ? static_cast<size_t>(t.size) : 1;
-  return sum_over_passes(t, parts, [&](double message) {
-    if (t.primitive == Primitive::AllGather) return all_to_all(t, message);
-    const double added = all_to_all_adding(t, message);
-    if (t.primitive == Primitive::ReduceScatter || one_shot) return added;
-    return added + all_to_all(t, message) - head_start(t, message);
-  });
+  return backlog(t, parts) + sum_over_passes(t, parts, [&](double message) {
+           if (t.primitive == Primitive::AllGather) return all_to_all(t, message);
+           const double added = all_to_all_adding(t, message);
+           if (t.primitive == Primitive::ReduceScatter || one_shot) return added;
+           return added + all_to_all(t, message) - head_start(t, message);
+         });
 }
 
 double spread_out_seconds(const Terms& t) {
-  return sum_over_passes(t, 1, [&](double message) { return all_to_all(t, message); });
+  return backlog(t, 1) + sum_over_passes(t, 1, [&](double message) { return all_to_all(t, message); });
 }
 
 double pairwise_seconds(const Terms& t) {
