@@ -155,6 +155,20 @@ TEST(ClosedForm, EqualsTheSimulation) {
   }
 }
 
+// A card for each rank: messages of n ranks meet at one receiver's.
+TEST(ClosedForm, EqualsTheSimulationWhereRanksHaveCardsOfTheirOwn) {
+  for (const Shape& shape : kShapes) {
+    for (size_t slot_bytes : {64 * kKi, kMi}) {
+      CostQuery q{Primitive::AllGather, Algorithm::Direct, shape.num_nodes, shape.ranks_per_node, 0, 4,
+                  {4, slot_bytes}};
+      q.count = 4 * kMi / 4 / static_cast<size_t>(q.size());
+      const Profile profile = test_profile(shape.ranks_per_node);
+      EXPECT_NEAR(closed_form_seconds(q, profile) / predict_seconds(q, profile).seconds, 1, 0.03)
+          << shape.num_nodes << "x" << shape.ranks_per_node << ", slots of " << slot_bytes;
+    }
+  }
+}
+
 // ---- predict_seconds -----------------------------------------------------------------------------------------------
 
 TEST(Predict, SaysHow) {

@@ -45,6 +45,7 @@ constexpr FormulaEntry kFormulas[] = {
     {Primitive::ReduceScatter, "hierarchical", hierarchical_seconds},
     {Primitive::AllToAll, "pairwise", pairwise_seconds},
     {Primitive::AllToAll, "spread_out", spread_out_seconds},
+    {Primitive::AllToAll, "hierarchical", hierarchical_exchange_seconds},
 };
 
 const FormulaEntry* find_formula(Primitive primitive, Algorithm algorithm) {

@@ -7,9 +7,9 @@
 // bounds each phase: the latency of the hops, the busiest port, the compute, or the credits of a link.
 //
 // Where additions are faster than the links they are within a percent of the simulation for ring, chain, all-to-all
-// exchanges in one pass, and whatever travels as one slice on one node. Estimates, up to a quarter off: trees whose
-// passes overlap or whose flows meet in the cards of several nodes, direct sums whose passes get out of step, groups
-// that fold surplus ranks. Copies are taken to cost nothing.
+// exchanges, and whatever travels as one slice on one node. Estimates, up to a third off: trees whose passes overlap or
+// whose flows meet in the cards of several nodes, direct sums whose passes get out of step or whose ranks have cards of
+// their own, groups that fold surplus ranks. Copies are taken to cost nothing.
 #pragma once
 
 #include "runtime/comm/schedule/cost.h"

@@ -24,7 +24,9 @@
 // ranks of a node between nodes where d >= n. Other N: before, a surplus rank hands S (a block, for AllGather) to its
 // neighbour; after, it gets the result: an estimate.
 //
-// hierarchical: (n-1) rounds inside the node, 2(M-1) or M-1 along the rails, (n-1) inside the node (AllReduce).
+// hierarchical: n-1 rounds inside the node, 2(M-1) along the rails, n-1 inside the node (AllReduce); M(n-1) inside and
+// M-1 along the rails (ReduceScatter, AllGather); the same with n blocks in a message along the rails (AllToAll; where
+// the links hold that many, else in several messages).
 //
 // Ranks that share a card take their turns once: those who went first are ahead in the next round as well. So rounds
 // take either alpha + B w each, and (c-1) B w once, or c B w each where that keeps the card busy.
@@ -39,12 +41,19 @@ namespace sixfold::comm {
 
 namespace {
 
-/// Until the last of N - 1 messages of `message` bytes has reached every rank.
+/// N - 1 messages of `message` bytes from every rank, but for the backlog.
 double all_to_all(const Terms& t, double message) {
   if (!t.crosses()) return t.a_intra + (t.size - 1) * message * t.w_intra;
   const double inside = t.per_node > 1 ? t.a_intra + (t.per_node - 1) * message * t.w_intra : 0;
-  const double through_card = t.sharers * (t.size - t.per_node) + t.per_node - t.sharers;
-  return std::max(inside, t.a_inter + through_card * message * t.w_inter);
+  return std::max(inside, t.a_inter + t.sharers * (t.size - t.per_node) * message * t.w_inter);
+}
+
+/// What is left at the last receiver's card when the senders' are done. The next pass goes on meanwhile.
+double backlog(const Terms& t, size_t parts) {
+  if (!t.crosses()) return 0;
+  const double message = t.pass_groups(parts).front().message, inside = (t.per_node - 1) * message * t.w_intra;
+  const double across = t.sharers * (t.size - t.per_node) * message * t.w_inter;
+  return across > inside ? (t.per_node - t.sharers) * message * t.w_inter : 0;
 }
 
 /// The same with additions. For three ranks or more.
@@ -175,16 +184,16 @@ double direct_seconds(const Terms& t) {
   const bool one_shot = t.primitive == Primitive::AllReduce && is_one_shot(t.count, t.size);
   if (t.size == 2 && !one_shot) return ring_seconds(t);  // the same steps
   const size_t parts = t.primitive == Primitive::AllReduce && !one_shot ? static_cast<size_t>(t.size) : 1;
-  return sum_over_passes(t, parts, [&](double message) {
-    if (t.primitive == Primitive::AllGather) return all_to_all(t, message);
-    const double added = all_to_all_adding(t, message);
-    if (t.primitive == Primitive::ReduceScatter || one_shot) return added;
-    return added + all_to_all(t, message) - head_start(t, message);
-  });
+  return backlog(t, parts) + sum_over_passes(t, parts, [&](double message) {
+           if (t.primitive == Primitive::AllGather) return all_to_all(t, message);
+           const double added = all_to_all_adding(t, message);
+           if (t.primitive == Primitive::ReduceScatter || one_shot) return added;
+           return added + all_to_all(t, message) - head_start(t, message);
+         });
 }
 
 double spread_out_seconds(const Terms& t) {
-  return sum_over_passes(t, 1, [&](double message) { return all_to_all(t, message); });
+  return backlog(t, 1) + sum_over_passes(t, 1, [&](double message) { return all_to_all(t, message); });
 }
 
 double pairwise_seconds(const Terms& t) {
@@ -236,6 +245,19 @@ double halving_doubling_seconds(const Terms& t) {
       if (t.primitive != Primitive::ReduceScatter) rounds.push_back(exchange(t, distance, part, false));
     }
     if (fold) rounds.push_back(exchange(t, 1, t.primitive == Primitive::ReduceScatter ? block : whole, false));
+    return in_rounds(t, rounds, false);
+  });
+}
+
+double hierarchical_exchange_seconds(const Terms& t) {
+  const double n = t.per_node, capacity = (t.num_slots - 1) * t.slot();
+  const std::vector<PassGroup> groups = t.pass_groups(1);
+  const bool one_pass = groups.size() == 1 && groups[0].passes == 1;
+  return sum_over_passes(t, 1, [&](double message) {
+    const double runs = one_pass ? std::ceil(n / std::floor(capacity / message)) : n;  // in which n blocks travel
+    std::vector<Round> rounds;
+    if (n > 1) rounds.push_back({(n - 1) * t.num_nodes, true, message, false});
+    if (t.crosses()) rounds.push_back({(t.num_nodes - 1) * runs, false, n * message / runs, false});
     return in_rounds(t, rounds, false);
   });
 }

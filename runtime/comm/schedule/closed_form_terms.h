@@ -73,6 +73,7 @@ double spread_out_seconds(const Terms& terms);
 double recursive_doubling_seconds(const Terms& terms);
 double halving_doubling_seconds(const Terms& terms);
 double hierarchical_seconds(const Terms& terms);
+double hierarchical_exchange_seconds(const Terms& terms);
 double hierarchical_tree_seconds(const Terms& terms);
 
 }  // namespace sixfold::comm
