@@ -4,6 +4,7 @@
 //   mpirun -n 2 --bind-to none build/collective_perf --fresh --versus mpi
 #include <optional>
 
+#include "examples/collective_perf/explain.h"
 #include "examples/collective_perf/options.h"
 #include "examples/collective_perf/report.h"
 #include "runtime/core/log.h"
@@ -23,6 +24,10 @@ std::string algorithm_that_ran(comm::World& world) {
 
 /// Returns the number of wrong elements.
 int64_t run_rank(const PerfOptions& options, comm::World& world) {
+  if (!options.tune.empty()) {
+    tune(options, world);
+    return 0;
+  }
   comm::Communicator clock = world.open_group(comm::BackendKind::Own, false);
   std::optional<comm::Communicator> versus;
   if (!options.versus.empty()) versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
@@ -43,6 +48,10 @@ int64_t run_rank(const PerfOptions& options, comm::World& world) {
       line.algorithm = algorithm_that_ran(world);
       num_wrong += m.num_wrong;
     }
+    if (!options.world.emulate_links.empty() && line.algorithm != "mpi") {
+      const comm::Algorithm ran = comm::parse_algorithm(line.algorithm);
+      line.predicted_seconds = predict(options, world.topology(), ran, line.count).seconds;
+    }
     if (speaks) print_line(options, world.size(), line);
     lines.push_back(line);
   }
@@ -58,7 +67,9 @@ int main(int argc, char** argv) {
   try {
     const Parsed parsed = parse_options(argc, argv, speaks);
     int exit_code = parsed.exit_code;
-    if (parsed.options) {
+    if (parsed.options && parsed.options->explain) {
+      if (speaks) explain(*parsed.options);
+    } else if (parsed.options) {
       comm::run_world(parsed.options->world, [&](comm::World& world) {
         const int64_t num_wrong = run_rank(*parsed.options, world);
         if (num_wrong > 0 && world.rank() == 0) exit_code = 1;

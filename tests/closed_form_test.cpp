@@ -117,6 +117,23 @@ const FormulaRow kRows[] = {
     {Primitive::ReduceScatter, Algorithm::Direct, {}, {4, 8}, {4, 8}},
     {Primitive::AllReduce, Algorithm::Direct, {}, {3, 8}, {3, 9}},
     {Primitive::AllToAll, Algorithm::Pairwise, {1, 3}},
+    {Primitive::Broadcast, Algorithm::Binomial, {}},
+    {Primitive::Reduce, Algorithm::Binomial, {}, {5, 6}, {}},
+    {Primitive::Broadcast, Algorithm::DoubleTree, {1, 13}, {20, 17}, {4, 1}},
+    {Primitive::Reduce, Algorithm::DoubleTree, {1, 17}, {10, 17}, {4, 1}},
+    {Primitive::AllReduce, Algorithm::DoubleTree, {24, 12}, {22, 25}, {3, 1}},
+    {Primitive::AllReduce, Algorithm::RecursiveDoubling, {}, {20, 5}, {21, 5}},
+    {Primitive::AllGather, Algorithm::RecursiveDoubling, {}, {1, 3}, {1, 3}},
+    {Primitive::AllReduce, Algorithm::HalvingDoubling, {5, 13}, {10, 1}, {4, 1}},
+    {Primitive::ReduceScatter, Algorithm::HalvingDoubling, {19, 1}, {16, 3}, {9, 3}},
+    {Primitive::AllGather, Algorithm::HalvingDoubling, {32, 1}, {9, 3}, {10, 3}},
+    {Primitive::AllToAll, Algorithm::SpreadOut, {}, {1, 2}, {1, 2}},
+    {Primitive::AllReduce, Algorithm::Hierarchical, {}, {1, 3}, {1, 3}},
+    {Primitive::ReduceScatter, Algorithm::Hierarchical, {}, {1, 3}, {1, 3}},
+    {Primitive::AllGather, Algorithm::Hierarchical, {}, {1, 3}, {1, 3}},
+    {Primitive::Broadcast, Algorithm::Hierarchical, {}},
+    {Primitive::Reduce, Algorithm::Hierarchical, {}, {1, 5}, {}},
+    {Primitive::AllToAll, Algorithm::Hierarchical, {}},
 };
 
 struct Shape {

@@ -32,7 +32,9 @@ Call make_call(Primitive primitive, int size, size_t count, const Topology* topo
 /// Of elements of one byte; the whole buffer in one pass of one slice a step.
 double one_slice_us(const Call& call, const BuildFunction& builder, const Profile& profile = micro_profile()) {
   const size_t all = std::max(size_t{1}, call.count);
-  return simulate(call, builder, {2, all}, 1, all, profile).seconds / kMicro;
+  Call whole = call;
+  whole.step_capacity = all * static_cast<size_t>(call.size);
+  return simulate(whole, builder, {2, whole.step_capacity}, 1, all, profile).seconds / kMicro;
 }
 
 double one_slice_us(const Call& call, Algorithm algorithm) {
@@ -198,6 +200,7 @@ double depth(double n) {
 }
 
 const std::vector<int> kAnySize = {2, 3, 4, 8, 16};
+const std::vector<int> kPowersOfTwo = {2, 4, 8, 16};
 const std::vector<int> kFullTrees = {3, 7, 15};
 const FormulaRow kFormulas[] = {
     {Primitive::AllReduce, Algorithm::Ring, 1, kAnySize,
@@ -221,6 +224,21 @@ const FormulaRow kFormulas[] = {
     {Primitive::Broadcast, Algorithm::Direct, 0, kAnySize, [](const Terms& t) { return t.a + (t.n - 1) * t.x; }},
     {Primitive::Reduce, Algorithm::Direct, 0, kAnySize, [](const Terms& t) { return t.a + (t.n - 1) * t.x + t.g; }},
     {Primitive::AllToAll, Algorithm::Pairwise, 1, kAnySize, [](const Terms& t) { return (t.n - 1) * (t.a + t.x); }},
+    {Primitive::AllToAll, Algorithm::SpreadOut, 1, kAnySize, [](const Terms& t) { return t.a + (t.n - 1) * t.x; }},
+    {Primitive::Broadcast, Algorithm::Binomial, 0, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * (t.a + t.x); }},
+    {Primitive::Reduce, Algorithm::Binomial, 0, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * (t.a + t.x + t.g); }},
+    {Primitive::AllReduce, Algorithm::RecursiveDoubling, 0, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * (t.a + t.x + t.g); }},
+    {Primitive::AllGather, Algorithm::RecursiveDoubling, 1, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * t.a + (t.n - 1) * t.x; }},
+    {Primitive::AllReduce, Algorithm::HalvingDoubling, 1, kPowersOfTwo,
+     [](const Terms& t) { return 2 * std::log2(t.n) * t.a + (t.n - 1) * (2 * t.x + t.g); }},
+    {Primitive::ReduceScatter, Algorithm::HalvingDoubling, 1, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * t.a + (t.n - 1) * (t.x + t.g); }},
+    {Primitive::AllGather, Algorithm::HalvingDoubling, 1, kPowersOfTwo,
+     [](const Terms& t) { return std::log2(t.n) * t.a + (t.n - 1) * t.x; }},
 };
 
 TEST(Cost, EqualsTheTextbooksForMessagesOfOneSlice) {

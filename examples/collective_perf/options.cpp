@@ -59,13 +59,15 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   }
   const comm::Primitive primitive = comm::parse_primitive(o.op);
   const comm::Algorithm algorithm = comm::parse_algorithm(o.algorithm);
-  if (algorithm != comm::Algorithm::Auto && !comm::builder_applies(primitive, algorithm, nullptr)) {
+  const int num_ranks = comm::planned_world_size(o.world);
+  const comm::Topology topology = o.world.topology.empty() ? comm::Topology::one_node(num_ranks)
+                                                           : comm::Topology::parse(o.world.topology, num_ranks);
+  if (algorithm != comm::Algorithm::Auto && !comm::builder_applies(primitive, algorithm, &topology)) {
     std::string allowed = "auto";
-    for (comm::Algorithm other : comm::algorithms_of(primitive))
+    for (comm::Algorithm other : comm::algorithms_of(primitive, &topology))
       allowed += ", " + std::string(comm::algorithm_name(other));
     throw ConfigError("--algorithm " + o.algorithm + " for --op " + o.op + ": allowed are " + allowed);
   }
-  const int num_ranks = comm::planned_world_size(o.world);
   if (o.root < 0 || o.root >= num_ranks) {
     throw ConfigError("--root " + std::to_string(o.root) + ": allowed are 0 to " + std::to_string(num_ranks - 1));
   }

@@ -67,6 +67,7 @@ void print_header(const PerfOptions& o, const comm::World& world) {
     if (!o.versus.empty()) std::printf(" %11s %8s", ("time " + o.versus).c_str(), (o.versus + "/own").c_str());
     std::printf(" %7s", "#wrong");
   }
+  if (!o.world.emulate_links.empty()) std::printf(" %11s %8s", "predicted", "in/pred");
   std::printf("\n");
 }
 
@@ -76,6 +77,9 @@ void print_line(const PerfOptions& o, int size, const Line& line) {
               o.dtype.c_str(), redop_name(o).c_str(), root.c_str(), line.algorithm.c_str());
   print_measured(o, size, line, line.out_of_place);
   print_measured(o, size, line, line.in_place);
+  if (line.predicted_seconds) {
+    std::printf(" %11.2f %8.2f", *line.predicted_seconds * 1e6, line.in_place->seconds / *line.predicted_seconds);
+  }
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -84,6 +88,7 @@ void write_json(const PerfOptions& o, const comm::World& world, const std::vecto
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
   for (const Line& line : lines) {
     nlohmann::ordered_json json = {{"bytes", line.bytes}, {"count", line.count}, {"algorithm", line.algorithm}};
+    if (line.predicted_seconds) json["predicted_us"] = *line.predicted_seconds * 1e6;
     if (line.out_of_place) json["out_of_place"] = json_of(o, world.size(), line, *line.out_of_place);
     if (line.in_place) json["in_place"] = json_of(o, world.size(), line, *line.in_place);
     results.push_back(json);

@@ -13,6 +13,7 @@ struct Line {
   uint64_t bytes = 0;
   size_t count = 0;
   std::string algorithm;                           // the one that ran
+  std::optional<double> predicted_seconds;         // with emulated links: what the cost model says
   std::optional<Measured> out_of_place, in_place;  // empty where the primitive has no such form
 };
 

@@ -41,7 +41,7 @@ void check_world_options(const WorldOptions& options) {
                       " bytes: allowed are multiples of 64");
   }
   if (!options.topology.empty()) Topology::parse(options.topology, planned_world_size(options));
-  AlgorithmChoice{options};
+  AlgorithmChoice{options, false};  // reads what it needs
   const bool fixed = options.algorithm != Algorithm::Auto && options.algorithm != Algorithm::Direct;
   if (options.deterministic && fixed) {
     throw ConfigError(

@@ -9,17 +9,24 @@ namespace sixfold::comm {
 
 namespace {
 
-std::optional<Profile> profile_of(const WorldOptions& options) {
-  if (!options.emulate_links.empty()) return emulated_profile(options);
+// What a message takes at least between ranks that share cores: the sender has to be taken off its core first.
+constexpr double kTurnSeconds = 10e-6;
+
+std::optional<Profile> profile_of(const WorldOptions& options, bool oversubscribed) {
+  if (!options.emulate_links.empty()) {
+    Profile profile = emulated_profile(options);
+    if (oversubscribed) profile.intra.alpha_s = profile.inter.alpha_s = kTurnSeconds;
+    return profile;
+  }
   if (!options.profile.empty()) return load_profile(options.profile);
   return std::nullopt;
 }
 
 }  // namespace
 
-AlgorithmChoice::AlgorithmChoice(const WorldOptions& options)
+AlgorithmChoice::AlgorithmChoice(const WorldOptions& options, bool oversubscribed)
     : tune_file_(options.tune_file),
-      profile_(profile_of(options)),
+      profile_(profile_of(options, oversubscribed)),
       links_{options.links.num_slots, options.links.slot_bytes} {
   if (!tune_file_.empty()) tuned_ = read_tune_file(tune_file_);
 }

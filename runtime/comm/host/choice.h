@@ -17,8 +17,8 @@ namespace sixfold::comm {
 
 class AlgorithmChoice {
  public:
-  /// Throws ConfigError for a profile or a file that cannot be read.
-  explicit AlgorithmChoice(const WorldOptions& options);
+  /// `oversubscribed`: as in HostWorldParts. Throws ConfigError for a profile or a file that cannot be read.
+  AlgorithmChoice(const WorldOptions& options, bool oversubscribed);
 
   struct Table {
     SelectTable rows;

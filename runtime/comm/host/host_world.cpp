@@ -27,7 +27,7 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
       pacer_(pacer_of(options, *parts.regions, topology_)),
       peers_(*parts.regions, parts.rank, parts.size),
       memory_(allocator_on(peers_.own_heap())),
-      choice_(options),
+      choice_(options, parts.oversubscribed),
       engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
       context_{engine_,           memory_,
                *parts.regions,    peers_,

@@ -17,7 +17,7 @@ struct HostWorldParts {
   std::string kind;  // "threads", "mpi"
   AbortState* abort = nullptr;
   RegionProvider* regions = nullptr;
-  bool oversubscribed = false;  // more ranks than cores on this host
+  bool oversubscribed = false;  // more ranks than cores; on any of the hosts, so that all ranks have the same
   Topology topology;            // as found; WorldOptions may declare another
 };
 

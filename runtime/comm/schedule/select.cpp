@@ -73,7 +73,8 @@ Algorithm select(Primitive primitive, size_t bytes, const Topology& topology, bo
                  const SelectTable& table) {
   if (!deterministic) {
     for (const SelectRow& row : table.rows) {
-      if (same_group(row, primitive, topology.size(), topology.num_nodes()) && bytes <= row.up_to_bytes) {
+      if (same_group(row, primitive, topology.size(), topology.num_nodes()) && bytes <= row.up_to_bytes &&
+          builder_applies(primitive, row.algorithm, &topology)) {
         return row.algorithm;
       }
     }

@@ -92,10 +92,4 @@ SelectTable make_select_table(const Profile& profile, const Topology& topology, 
   return table;
 }
 
-const SelectTable& SelectTables::of(const Topology& topology) {
-  const auto [found, is_new] = tables_.try_emplace(topology.to_string());
-  if (is_new) found->second = make_select_table(profile_, topology, links_);
-  return found->second;
-}
-
 }  // namespace sixfold::comm

@@ -1,8 +1,6 @@
 // Tables of algorithms from the cost model: for each primitive, the cheapest algorithm at each of a ladder of sizes.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "runtime/comm/schedule/cost.h"
@@ -10,8 +8,8 @@
 
 namespace sixfold::comm {
 
-/// The ladder: powers of two from 256 B to 256 MiB. An operation is priced as the next larger step.
-inline constexpr size_t kSmallestPricedBytes = 256;
+/// The ladder: powers of two from 8 B to 256 MiB. An operation is priced as the next larger step.
+inline constexpr size_t kSmallestPricedBytes = 8;
 inline constexpr size_t kLargestPricedBytes = size_t{256} << 20;
 
 /// Prices all algorithms among `candidates` (empty: all there are) for groups such as `topology`, on elements of 4
@@ -20,19 +18,5 @@ inline constexpr size_t kLargestPricedBytes = size_t{256} << 20;
 /// the largest. CheckError where no candidate exists for some primitive, or `profile` makes no sense.
 SelectTable make_select_table(const Profile& profile, const Topology& topology, const LinkShape& links,
                               const std::vector<Algorithm>& candidates = {});
-
-/// Tables made so far, one for each number of ranks and nodes that a program's groups have. Not thread-safe: each rank
-/// has its own.
-class SelectTables {
- public:
-  SelectTables(const Profile& profile, const LinkShape& links) : profile_(profile), links_(links) {}
-  /// Makes the table at first use; it stays where it is.
-  const SelectTable& of(const Topology& topology);
-
- private:
-  Profile profile_;
-  LinkShape links_;
-  std::map<std::string, SelectTable> tables_;  // by Topology::to_string()
-};
 
 }  // namespace sixfold::comm
