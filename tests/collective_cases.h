@@ -22,23 +22,35 @@ struct CollectiveCase {
   ReduceOp op = ReduceOp::Sum;
   int root = 0;
   bool in_place = false;
-  size_t shift = 0;  // elements by which both buffers are moved off their alignment
+  size_t shift = 0;   // elements by which both buffers are moved off their alignment
+  bool whole = true;  // inputs are whole numbers, whose results are exact; else reals of both signs (floats only)
 };
 
 inline std::string to_string(const CollectiveCase& c) {
   std::ostringstream text;
   text << comm::primitive_name(c.primitive) << " " << comm::algorithm_name(c.algorithm) << " count " << c.count << " "
        << dtype_name(c.dtype) << " " << reduce_op_name(c.op) << " root " << c.root << (c.in_place ? " in place" : "")
-       << " shift " << c.shift;
+       << " shift " << c.shift << (c.whole ? "" : " reals");
   return text.str();
 }
 
-/// Small whole numbers that differ by rank and element, so that sums, products and extrema over up to 9 ranks are exact
-/// in every dtype. Averages are exact up to the rounding of 1 / size.
+/// Whole: small numbers that differ by rank and element, so that sums, products and extrema over up to 16 ranks are
+/// exact in every dtype. Averages are exact up to the rounding of 1 / size. Reals: as the dtype holds them, of very
+/// different size; products stay near 1.
 inline double input_value(const CollectiveCase& c, int rank, size_t i) {
   const auto h = static_cast<unsigned>(static_cast<size_t>(rank) * 7 + i * 13 + i / 11);
-  if (c.op == ReduceOp::Prod) return 1 + h % 2;
-  return h % 7;  // 9 ranks sum to at most 54: exact in 16-bit floats and in u8
+  if (!c.whole) {
+    const unsigned mixed = h * 2654435761u;
+    const double fraction = static_cast<double>(mixed >> 8) / 0x1p24;  // [0, 1)
+    const double value = c.op == ReduceOp::Prod ? 0.75 + 0.5 * fraction
+                                                : (fraction - 0.5) * std::ldexp(1.0, static_cast<int>(h % 12) - 6);
+    const auto single = static_cast<float>(value);
+    if (c.dtype == DType::BF16) return static_cast<float>(BF16(single));
+    if (c.dtype == DType::F16) return static_cast<float>(F16(single));
+    return single;
+  }
+  if (c.op == ReduceOp::Prod) return rank < 8 ? 1 + h % 2 : 1;
+  return h % 7;  // 16 ranks sum to at most 96: exact in 16-bit floats and in u8
 }
 
 inline double combine(ReduceOp op, double a, double b) {
@@ -98,6 +110,29 @@ double double_of(T value) {
   } else {
     return static_cast<double>(static_cast<float>(value));
   }
+}
+
+/// How far from the exact result of reals an element may be, whatever the order of additions: each of the size - 1
+/// operations rounds by at most half a unit of the type that partial sums travel in, relative to the sum of the
+/// magnitudes (Higham, "Accuracy and stability of numerical algorithms", 2002, section 4.2); the average scales once
+/// more. `magnitude`: sum of the inputs' magnitudes, or the product.
+inline double rounding_bound(const CollectiveCase& c, int size, double magnitude) {
+  if (c.op == ReduceOp::Min || c.op == ReduceOp::Max || size == 1) return 0;
+  const double unit = c.dtype == DType::BF16 ? 0x1p-8 : c.dtype == DType::F16 ? 0x1p-11 : 0x1p-24;
+  const double scaled = c.op == ReduceOp::Avg ? magnitude / size : magnitude;
+  const double denormal = c.dtype == DType::F16 ? size * 0x1p-25 : 0;  // half a unit of the smallest numbers
+  return 1.01 * (size + 1) * unit * scaled + denormal;
+}
+
+/// Of the element of the full buffer that reduces to element i of this rank's output.
+inline double magnitude_of(const CollectiveCase& c, int rank, int size, size_t i) {
+  const size_t element = c.primitive == comm::Primitive::ReduceScatter ? static_cast<size_t>(rank) * c.count + i : i;
+  double magnitude = c.op == ReduceOp::Prod ? 1 : 0;
+  for (int r = 0; r < size; ++r) {
+    const double x = std::abs(input_value(c, r, element));
+    magnitude = c.op == ReduceOp::Prod ? magnitude * x : magnitude + x;
+  }
+  return magnitude;
 }
 
 /// A buffer that peers reach, with canaries on both sides.
@@ -176,10 +211,12 @@ std::string run_case_as(comm::Communicator& group, Memory& memory, const Collect
   if (c.primitive == comm::Primitive::Reduce && rank != c.root) return "";
   for (size_t i = 0; i < out_count; ++i) {
     // Rounded as the dtype stores it: an average of whole numbers need not be one.
-    const double wanted = double_of(element_of<T>(expected_value(c, rank, size, i)));
+    const double exact = expected_value(c, rank, size, i);
+    const double wanted = c.whole ? double_of(element_of<T>(exact)) : exact;
     const double got = double_of(out[i]);
     // f32 scales by 1/size, which is not exact for every size; 16-bit types round that away or differ by one unit.
-    const double slack = c.op == ReduceOp::Avg ? std::abs(wanted) * (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22) : 0;
+    double slack = c.op == ReduceOp::Avg ? std::abs(wanted) * (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22) : 0;
+    if (!c.whole && comm::reduces(c.primitive)) slack = rounding_bound(c, size, magnitude_of(c, rank, size, i));
     if (!(std::abs(got - wanted) <= slack)) {
       std::ostringstream text;
       text << to_string(c) << ", rank " << rank << " of " << size << ": element " << i << " is " << got << ", not "

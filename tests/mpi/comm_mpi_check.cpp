@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "runtime/core/log.h"
-#include "tests/collective_cases.h"
+#include "tests/collective_product.h"
 
 namespace sixfold::test {
 namespace {
@@ -38,6 +38,17 @@ void check_collectives(comm::World& world, bool own, Tally& tally) {
           tally.add(run_case(group, world.memory(), {primitive, algorithm, count, dtype, op, root, true, 0}));
         }
       }
+    }
+  }
+}
+
+/// Every two of what a collective may be asked for meet, as far as it applies to this World.
+void check_product(comm::World& world, bool own, Tally& tally) {
+  if (!own) return;
+  for (const auto& [unused, cases] : CollectiveProduct({world.size()}).covering()) {
+    for (const CollectiveCase& c : cases) {
+      if (!comm::builder_applies(c.primitive, c.algorithm, &world.topology())) continue;
+      tally.add(run_case(world.group(), world.memory(), c));
     }
   }
 }
@@ -97,6 +108,7 @@ int main(int argc, char** argv) {
     if (what == "throw") return test::fail_on_one_rank(world);
     test::Tally tally;
     test::check_collectives(world, what == "own", tally);
+    test::check_product(world, what == "own", tally);
     test::check_point_to_point(world, Category::Other, tally);
     test::check_point_to_point(world, Category::Communication, tally);
     test::check_split(world, tally);
