@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "runtime/comm/schedule/schedule.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::train_gpt {
@@ -71,6 +72,9 @@ class Group {
               const std::string& text) {
     add(flag, value, text + ": " + CLI::detail::join(names, "|"))->check(one_of(flag, names));
   }
+  void text(const std::string& flag, std::string& value, const std::string& text) {
+    app_.add_option(flag, value, text + " (default: none)")->type_name("TEXT")->group(name_);
+  }
   void path(const std::string& flag, std::string& value, const std::string& text) {
     add(flag, value, text)->type_name("FILE");
   }
@@ -132,7 +136,16 @@ void add_parallel(CLI::App& app, Options& o) {
   group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as there are");
   group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
   group.choice("--comm", o.comm, {"own", "mpi"}, "Collectives: our own, or MPI's for comparison");
-  group.choice("--algorithm", o.algorithm, {"auto", "ring", "tree", "direct"}, "Algorithm of our own collectives");
+  std::vector<std::string> algorithms = {"auto"};
+  for (comm::Algorithm algorithm : comm::kAlgorithms) algorithms.emplace_back(comm::algorithm_name(algorithm));
+  group.choice("--algorithm", o.algorithm, algorithms,
+               "Algorithm of our own collectives, for the primitives that have it; auto: by size and group");
+  group.text("--topology", o.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
+  group.text("--emulate-links", o.emulate_links,
+             "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");
+  group.text("--profile", o.profile, "Name or file of a hardware profile that algorithms are chosen by");
+  group.text("--tune-file", o.tune_file, "File of measured rows that algorithms are chosen by");
+  group.flag("--debug", o.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
              "MiB of gradients that travel together; 0: each parameter alone");
   group.flag("--no-overlap", o.no_overlap, "Reduce gradients after backward instead of while it goes on");

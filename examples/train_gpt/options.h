@@ -37,6 +37,8 @@ struct Options {
   bool no_overlap = false;
   std::string comm = "own";
   std::string algorithm = "auto";
+  std::string topology, emulate_links, profile, tune_file;
+  bool debug = false;
   bool deterministic = false;
   int threads = 0;
   double timeout = 120;

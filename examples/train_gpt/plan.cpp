@@ -20,6 +20,11 @@ comm::WorldOptions world_options(const Options& options) {
   world.algorithm = options.algorithm == "auto" ? comm::Algorithm::Auto : comm::parse_algorithm(options.algorithm);
   world.deterministic = options.deterministic;
   world.timeout_s = options.timeout;
+  world.topology = options.topology;
+  world.emulate_links = options.emulate_links;
+  world.profile = options.profile;
+  world.tune_file = options.tune_file;
+  world.debug = options.debug;
   if (world.backend == comm::BackendKind::Mpi && world.algorithm != comm::Algorithm::Auto) {
     throw ConfigError("--algorithm " + options.algorithm +
                       ": not together with --comm mpi, which has its own (allowed: auto)");

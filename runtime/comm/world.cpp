@@ -52,6 +52,9 @@ void check_world_options(const WorldOptions& options) {
     throw ConfigError(
         "--comm mpi: not together with --deterministic, MPI does not promise an order of additions (allowed: own)");
   }
+  if (options.backend == BackendKind::Mpi && !options.emulate_links.empty()) {
+    throw ConfigError("--emulate-links: not together with --comm mpi, whose links are not ours to pace (allowed: own)");
+  }
   if (options.backend == BackendKind::Mpi && options.num_ranks > 0) {
     throw ConfigError("--comm mpi: not together with --ranks, whose ranks are threads (allowed: own)");
   }
