@@ -137,7 +137,10 @@ void add_parallel(CLI::App& app, Options& o) {
   group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
   group.choice("--comm", o.comm, {"own", "mpi"}, "Collectives: our own, or MPI's for comparison");
   std::vector<std::string> algorithms = {"auto"};
-  for (comm::Algorithm algorithm : comm::kAlgorithms) algorithms.emplace_back(comm::algorithm_name(algorithm));
+  for (comm::Algorithm algorithm : comm::kAlgorithms) {
+    if (comm::find_builder(comm::Primitive::AllReduce, algorithm) == nullptr) continue;
+    algorithms.emplace_back(comm::algorithm_name(algorithm));
+  }
   group.choice("--algorithm", o.algorithm, algorithms,
                "Algorithm of our own collectives, for the primitives that have it; auto: by size and group");
   group.text("--topology", o.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
