@@ -40,6 +40,30 @@ TEST(DTypes, F16EveryValueSurvivesARoundTrip) {
   EXPECT_EQ(F16(1.0f / 3.0f).bits, 0x3555);
 }
 
+// The nearest half in double: a multiple of 2^(exponent - 10), at least of 2^-24; nearbyint takes ties to even.
+uint16_t nearest_half(float value) {
+  const double magnitude = std::abs(static_cast<double>(value));
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (magnitude >= 65520) return sign | 0x7c00;
+  const int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
+  const double units = std::nearbyint(std::ldexp(magnitude, 10 - exponent));  // of 2^(exponent - 10); up to 2048
+  return static_cast<uint16_t>(sign | static_cast<uint16_t>((exponent + 14) * 1024 + static_cast<int>(units)));
+}
+
+TEST(DTypes, F16RoundsToNearestEven) {
+  uint32_t bits = 12345;
+  for (int i = 0; i < 1000000; ++i) {
+    bits = bits * 1664525u + 1013904223u;
+    const uint32_t sign_and_mantissa = bits & 0x807fffffu;
+    const uint32_t exponent = 127 - 30 + (bits >> 23 & 0xff) % 50;  // 2^-30 to 2^19: all cases of f16
+    // Every other mantissa ends in a tie, or just beside one.
+    const uint32_t tie = (bits & 1) != 0 ? 0 : (sign_and_mantissa & 0xffffe000u) + 0x1000u + bits % 3 - 1;
+    const uint32_t chosen = (tie != 0 ? tie : sign_and_mantissa) | exponent << 23;
+    const float value = std::bit_cast<float>(chosen);
+    ASSERT_EQ(F16(value).bits, nearest_half(value)) << value;
+  }
+}
+
 TEST(FusedReduce, ReceivedAndLocalToDstAndSend) {
   std::vector<float> received = {1, 2, 3, 4, 5}, local = {10, 20, 30, 40, 50}, dst(5), send(5);
   kernels::FusedOperands o;

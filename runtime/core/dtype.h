@@ -31,22 +31,34 @@ struct BF16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-/// IEEE binary16. Uses the compiler's _Float16 (SSE2 and up on x86, all of AArch64), which rounds to nearest even.
+/// IEEE binary16. Conversions are exact, or round to nearest, ties to even; NaN stays NaN. Straight-line code, so that
+/// loops over them become vector code on every target.
 struct F16 {
   uint16_t bits = 0;
   F16() = default;
-  explicit F16(float value);
-  explicit operator float() const;
+  explicit F16(float value) {
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t magnitude = u & 0x7fffffffu;
+    // A carry out of the mantissa moves into the exponent, whose bias differs by 112.
+    const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    const uint32_t normal = (rounded - (112u << 23)) >> 13;
+    // 0.5 has units of 2^-24, as halves below 2^-14 have: adding it rounds to them, and leaves their number below it.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    const uint32_t subnormal = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f);
+    uint32_t half = magnitude < 0x38800000u ? subnormal : normal;  // 2^-14
+    half = magnitude >= 0x477ff000u ? 0x7c00u : half;              // 65520 and up round to infinity
+    half = magnitude > 0x7f800000u ? 0x7e00u : half;
+    bits = static_cast<uint16_t>(half | (u >> 16 & 0x8000u));
+  }
+  explicit operator float() const {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+    const uint32_t shifted = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+    // Exponent and mantissa in the places of an f32; 2^112 makes up for the bias, of subnormal halves too.
+    const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(shifted) * 0x1p112f);
+    const uint32_t special = shifted | 0x7f800000u;
+    return std::bit_cast<float>(sign | (shifted >= (0x7c00u << 13) ? special : finite));
+  }
 };
-
-#ifdef __FLT16_MAX__
-// __extension__ keeps -Wpedantic quiet about a type that ISO C++20 does not have.
-__extension__ typedef _Float16 NativeFloat16;
-inline F16::F16(float value) : bits(std::bit_cast<uint16_t>(static_cast<NativeFloat16>(value))) {}
-inline F16::operator float() const {
-  return static_cast<float>(std::bit_cast<NativeFloat16>(bits));
-}
-#endif
 
 template <typename T>
 struct DTypeOf;
