@@ -74,6 +74,9 @@ class Group {
   void path(const std::string& flag, std::string& value, const std::string& text) {
     add(flag, value, text)->type_name("FILE");
   }
+  void text(const std::string& flag, std::string& value, const std::string& form, const std::string& text) {
+    app_.add_option(flag, value, text)->type_name(form)->group(name_);
+  }
   void flag(const std::string& name, bool& value, const std::string& text) {
     app_.add_flag(name, value, text + " (default: off)")->group(name_);
   }
@@ -133,6 +136,8 @@ void add_parallel(CLI::App& app, Options& o) {
   group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
   group.choice("--comm", o.comm, {"own", "mpi"}, "Collectives: our own, or MPI's for comparison");
   group.choice("--algorithm", o.algorithm, {"auto", "ring", "tree", "direct"}, "Algorithm of our own collectives");
+  group.text("--topology", o.topology, "NODESxRANKS", "Declare the ranks to be on so many nodes (default: as found)");
+  group.flag("--force-mpi-links", o.force_mpi_links, "MPI carries what goes between the nodes of --topology");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
              "MiB of gradients that travel together; 0: each parameter alone");
   group.flag("--no-overlap", o.no_overlap, "Reduce gradients after backward instead of while it goes on");

@@ -40,6 +40,8 @@ struct Options {
   bool deterministic = false;
   int threads = 0;
   double timeout = 120;
+  std::string topology;
+  bool force_mpi_links = false;
   int64_t check_replicas = 0;
   // output
   int64_t eval_every = 0;

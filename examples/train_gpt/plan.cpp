@@ -20,6 +20,8 @@ comm::WorldOptions world_options(const Options& options) {
   world.algorithm = options.algorithm == "auto" ? comm::Algorithm::Auto : comm::parse_algorithm(options.algorithm);
   world.deterministic = options.deterministic;
   world.timeout_s = options.timeout;
+  world.topology = options.topology;
+  world.force_mpi_links = options.force_mpi_links;
   if (world.backend == comm::BackendKind::Mpi && world.algorithm != comm::Algorithm::Auto) {
     throw ConfigError("--algorithm " + options.algorithm +
                       ": not together with --comm mpi, which has its own (allowed: auto)");
