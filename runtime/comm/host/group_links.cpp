@@ -21,9 +21,13 @@ GroupLinks::GroupLinks(GroupMedia media, int rank, std::vector<int> members, con
       memory_(memory),
       peers_(peers),
       pacer_(pacer),
+      signatures_(members_.size()),
       send_(members_.size() * kNumChannels),
       recv_(members_.size() * kNumChannels) {
   SIXFOLD_CHECK_LE(region_bytes(num_mates(), options), media_.region->bytes(), "region of a group's links");
+  const std::vector<int>& mates = media_.hosts.ranks_of(media_.hosts.node_of(rank_));
+  auto* tables = reinterpret_cast<SignatureRing*>(media_.region->data());
+  for (size_t i = 0; i < mates.size(); ++i) signatures_[static_cast<size_t>(mates[i])] = tables + i;
   SIXFOLD_CHECK(media_.carrier || !media_.hosts.spans_nodes(), "a group on several hosts has a carrier");
 }
 
@@ -38,11 +42,6 @@ size_t GroupLinks::region_bytes(int num_mates, const LinkOptions& options) {
 
 int GroupLinks::num_mates() const {
   return static_cast<int>(media_.hosts.ranks_of(media_.hosts.node_of(rank_)).size());
-}
-
-SignatureRing& GroupLinks::signatures(int rank) const {
-  SIXFOLD_CHECK(shares_memory(rank), "signatures can be read among ranks that share memory");
-  return reinterpret_cast<SignatureRing*>(media_.region->data())[media_.hosts.rail_of(rank)];
 }
 
 std::string GroupLinks::disagreement(int peer) const {

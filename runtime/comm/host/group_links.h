@@ -46,9 +46,9 @@ class GroupLinks {
   const std::vector<int>& members() const { return members_; }
   const LinkOptions& options() const { return options_; }
   /// Whether `peer`'s signatures and buffers can be read here. To all others links carry bytes and nothing else.
-  bool shares_memory(int peer) const { return media_.hosts.node_of(peer) == media_.hosts.node_of(rank_); }
+  bool shares_memory(int peer) const { return signatures_[static_cast<size_t>(peer)] != nullptr; }
   /// Only of ranks that share memory.
-  SignatureRing& signatures(int rank) const;
+  SignatureRing& signatures(int rank) const { return *signatures_[static_cast<size_t>(rank)]; }
   /// The first operation, of those still in the tables, that this rank and `peer` have entered as different things,
   /// named with both sides; empty when they agree, or when the tables of `peer` cannot be read here.
   std::string disagreement(int peer) const;
@@ -88,6 +88,7 @@ class GroupLinks {
   PeerMemory& peers_;
   Pacer* pacer_;
   int64_t accounted_bytes_ = 0;
+  std::vector<SignatureRing*> signatures_;    // by rank; nullptr on other hosts
   std::vector<std::optional<SendEnd>> send_;  // [peer * kNumChannels + channel]
   std::vector<std::optional<RecvEnd>> recv_;
 };

@@ -4,8 +4,8 @@
 //   sender    waits for a free slot, writes it, raises tail      (release)
 //   receiver  waits for tail, reads the slot, raises head        (release)
 //
-// Ranks that share no memory have a FIFO each, of the same layout, and a carrier (carrier.h) is its other end: it takes
-// slots out of the sender's and puts them into the receiver's. A slot follows its header, so that it is one message.
+// Ranks that share no memory have a FIFO each, and a carrier (carrier.h) is its other end: it takes slots out of the
+// sender's and puts them into the receiver's.
 //
 // tail and head only grow. Each lies on a cache line of its own, and each side keeps a copy of the other's counter, so
 // a slot costs one cache line transfer in each direction beside the data.
@@ -35,18 +35,22 @@ struct LinkMemory {
   };
   Counter* tail = nullptr;  // slots filled, written by the sender
   Counter* head = nullptr;  // slots emptied, written by the receiver
+  std::byte* headers = nullptr;
   std::byte* slots = nullptr;
   uint64_t num_slots = 0;
-  size_t slot_bytes = 0;
+  size_t slot_bytes = 0, header_stride = 0, slot_stride = 0;
 
-  /// Of the slot that is the `number`th to be filled, from 0; its bytes follow the header.
+  /// Of the slot that is the `number`th to be filled, from 0.
   SlotHeader& header(uint64_t number) const {
-    return *reinterpret_cast<SlotHeader*>(slots + (number % num_slots) * (sizeof(SlotHeader) + slot_bytes));
+    return *reinterpret_cast<SlotHeader*>(headers + (number % num_slots) * header_stride);
   }
-  std::byte* slot(uint64_t number) const { return reinterpret_cast<std::byte*>(&header(number) + 1); }
+  std::byte* slot(uint64_t number) const { return slots + (number % num_slots) * slot_stride; }
 
+  /// How headers and slots lie: all headers, then all slots, which is somewhat quicker between cores; or each header
+  /// right before its slot, so that the two are one message.
+  enum class Layout : uint8_t { Apart, Messages };
   static size_t bytes(int num_slots, size_t slot_bytes);
-  static LinkMemory at(void* memory, int num_slots, size_t slot_bytes);
+  static LinkMemory at(void* memory, int num_slots, size_t slot_bytes, Layout layout = Layout::Apart);
   /// Touches the pages ahead of use: a page fault costs more than the slot. Both sides pay it, once.
   void populate() const;
 };

@@ -81,7 +81,7 @@ class MpiCarrier final : public LinkCarrier {
     Link& link = ends_.emplace_back();
     const int num_slots = static_cast<int>(num_slots_);
     link.region = SharedRegion::anonymous(LinkMemory::bytes(num_slots, slot_bytes_));
-    link.memory = LinkMemory::at(link.region->data(), num_slots, slot_bytes_);
+    link.memory = LinkMemory::at(link.region->data(), num_slots, slot_bytes_, LinkMemory::Layout::Messages);
     link.peer = peer;
     link.channel = channel;
     link.sends = sends;
