@@ -29,10 +29,12 @@ struct AbortState {
 };
 static_assert(std::atomic<int>::is_always_lock_free, "shared between processes");
 
-/// Brings failures of ranks on other hosts into this host's AbortState.
+/// Takes failures from one host's AbortState to the others'.
 class AbortRelay {
  public:
   virtual ~AbortRelay() = default;
+  /// Once the AbortState is set: tells the other hosts, if it is this rank that has failed, and once. Returns soon.
+  virtual void announce() = 0;
   /// Sets the AbortState when word of a failure has come. Never blocks.
   virtual void poll() = 0;
 };

@@ -100,6 +100,7 @@ void ProgressEngine::stalled(WorkState& work, double idle_s) {
 
 void ProgressEngine::fail(const std::string& reason) {
   abort_.set(world_rank_, reason);
+  if (relay_ != nullptr) relay_->announce();
   throw CommError("rank " + std::to_string(world_rank_) + ": " + reason);
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "runtime/comm/mpi/mpi_types.h"
 #include "runtime/core/error.h"
@@ -52,7 +53,7 @@ class MpiCarrier final : public LinkCarrier {
       MPI_Cancel(&request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    // Collective by name only: implementations do it locally (MPI 4.0, section 7.4.3), and all messages have arrived.
+    // Collective by name only: implementations do it locally (MPI 3.1, section 6.4.3), and all messages have arrived.
     MPI_Comm_free(&communicator_);
   }
 
@@ -180,6 +181,7 @@ void MpiLinks::poll() {
 void MpiLinks::announce() {
   if (!abort_.is_set() || abort_.rank != rank_) return;
   const std::lock_guard lock(mutex_);
+  if (std::exchange(announced_, true)) return;
   own_notice_.rank = rank_;
   std::memcpy(own_notice_.text, abort_.text, sizeof(own_notice_.text));
   std::vector<MPI_Request> requests;

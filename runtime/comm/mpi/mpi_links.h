@@ -32,10 +32,9 @@ class MpiLinks final : public CarrierProvider, public AbortRelay {
   MpiLinks& operator=(const MpiLinks&) = delete;
 
   std::unique_ptr<LinkCarrier> open(const std::vector<int>& members, const LinkOptions& options) override;
+  /// Waits for MPI to take the messages, for a fraction of a second.
+  void announce() override;
   void poll() override;
-  /// Sends this host's failure to the ranks of other hosts, if it is this rank's; waits for MPI to take it, for a short
-  /// time.
-  void announce();
 
  private:
   friend class MpiCarrier;
@@ -55,6 +54,7 @@ class MpiLinks final : public CarrierProvider, public AbortRelay {
   MPI_Comm world_ = MPI_COMM_NULL;
   Notice notice_{}, own_notice_{};  // one that comes, one that goes
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
+  bool announced_ = false;
   std::vector<std::shared_ptr<SharedRegion>> abandoned_;
 };
 
