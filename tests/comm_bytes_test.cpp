@@ -114,7 +114,8 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
       ranks.emplace_back([&, rank] {
         Memory memory;
         comm::PeerMemory no_heaps;
-        comm::GroupLinks links(region, rank, {0, 1}, options, memory, no_heaps, nullptr);
+        comm::GroupLinks links({comm::Topology::one_node(2), region, nullptr}, rank, {0, 1}, options, memory, no_heaps,
+                               nullptr);
         std::vector<std::byte> scratch, accum;
         std::vector<float> in(100, static_cast<float>(rank)), out(200);
         comm::Call mine = call;

@@ -10,12 +10,6 @@ namespace {
 
 const std::string kBuild = SIXFOLD_BUILD_DIR "/";
 
-int times(const std::string& text, const std::string& word) {
-  int count = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
-  return count;
-}
-
 TEST(Mpirun, EveryCollectiveIsExact) {
   for (int n : {1, 2, 3, 4}) {
     const Outcome outcome = run_command(mpirun(n) + kBuild + "comm_mpi_check own");

@@ -30,6 +30,12 @@ inline Outcome run_command(const std::string& command, int deadline_s = 60) {
   return outcome;
 }
 
+inline int times(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 #ifdef SIXFOLD_MPIRUN
 /// "mpirun -n 4 ..." with what a container and a small machine need.
 inline std::string mpirun(int num_ranks, const std::string& more = "") {

@@ -36,6 +36,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.add_flag("--explain", o.explain, "Print the schedule of --min-bytes and what it would cost; run nothing");
   app.add_flag("--debug", o.world.debug, "Say what topology, rings and trees there are, what is chosen and why");
   app.add_option("--topology", o.world.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
+  app.add_flag("--force-mpi-links", o.world.force_mpi_links, "MPI carries what goes between the nodes of --topology");
   app.add_option("--emulate-links", o.world.emulate_links,
                  "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");
   app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();

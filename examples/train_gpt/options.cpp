@@ -72,11 +72,11 @@ class Group {
               const std::string& text) {
     add(flag, value, text + ": " + CLI::detail::join(names, "|"))->check(one_of(flag, names));
   }
-  void text(const std::string& flag, std::string& value, const std::string& text) {
-    app_.add_option(flag, value, text + " (default: none)")->type_name("TEXT")->group(name_);
-  }
   void path(const std::string& flag, std::string& value, const std::string& text) {
     add(flag, value, text)->type_name("FILE");
+  }
+  void text(const std::string& flag, std::string& value, const std::string& form, const std::string& text) {
+    app_.add_option(flag, value, text)->type_name(form)->group(name_);
   }
   void flag(const std::string& name, bool& value, const std::string& text) {
     app_.add_flag(name, value, text + " (default: off)")->group(name_);
@@ -143,11 +143,12 @@ void add_parallel(CLI::App& app, Options& o) {
   }
   group.choice("--algorithm", o.algorithm, algorithms,
                "Algorithm of our own collectives, for the primitives that have it; auto: by size and group");
-  group.text("--topology", o.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
-  group.text("--emulate-links", o.emulate_links,
-             "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");
-  group.text("--profile", o.profile, "Name or file of a hardware profile that algorithms are chosen by");
-  group.text("--tune-file", o.tune_file, "File of measured rows that algorithms are chosen by");
+  group.text("--topology", o.topology, "NODESxRANKS", "Declare the ranks to be on so many nodes (default: as found)");
+  group.flag("--force-mpi-links", o.force_mpi_links, "MPI carries what goes between the nodes of --topology");
+  group.text("--emulate-links", o.emulate_links, "intra=GB/s,inter=GB/s,scale=X",
+             "Pace links inside and between nodes to these rates x scale (default: as fast as they are)");
+  group.text("--profile", o.profile, "NAME|FILE", "Hardware that algorithms are chosen for (default: this host)");
+  group.path("--tune-file", o.tune_file, "Measured rows that algorithms are chosen by (default: none)");
   group.flag("--debug", o.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
              "MiB of gradients that travel together; 0: each parameter alone");

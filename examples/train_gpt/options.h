@@ -42,6 +42,7 @@ struct Options {
   bool deterministic = false;
   int threads = 0;
   double timeout = 120;
+  bool force_mpi_links = false;
   int64_t check_replicas = 0;
   // output
   int64_t eval_every = 0;

@@ -25,6 +25,7 @@ comm::WorldOptions world_options(const Options& options) {
   world.profile = options.profile;
   world.tune_file = options.tune_file;
   world.debug = options.debug;
+  world.force_mpi_links = options.force_mpi_links;
   if (world.backend == comm::BackendKind::Mpi && world.algorithm != comm::Algorithm::Auto) {
     throw ConfigError("--algorithm " + options.algorithm +
                       ": not together with --comm mpi, which has its own (allowed: auto)");

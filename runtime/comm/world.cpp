@@ -13,6 +13,18 @@ bool under_launcher(const WorldOptions& options) {
   return options.num_ranks == 0 && read_environment().launcher_world_size.has_value();
 }
 
+void check_forced_links(const WorldOptions& options) {
+  if (!under_launcher(options)) {
+    throw ConfigError("--force-mpi-links: needs ranks started by mpirun, these are threads (allowed: without it)");
+  }
+  if (options.backend == BackendKind::Mpi) {
+    throw ConfigError("--force-mpi-links: not together with --comm mpi, which has no links of ours (allowed: own)");
+  }
+  if (options.topology.empty()) {
+    throw ConfigError("--force-mpi-links: needs --topology NODESxRANKS, whose nodes are linked by MPI");
+  }
+}
+
 }  // namespace
 
 void check_world_options(const WorldOptions& options) {
@@ -41,6 +53,7 @@ void check_world_options(const WorldOptions& options) {
                       " bytes: allowed are multiples of 64");
   }
   if (!options.topology.empty()) Topology::parse(options.topology, planned_world_size(options));
+  if (options.force_mpi_links) check_forced_links(options);
   AlgorithmChoice{options, false};  // reads what it needs
   const bool fixed = options.algorithm != Algorithm::Auto && options.algorithm != Algorithm::Direct;
   if (options.deterministic && fixed) {

@@ -17,7 +17,8 @@ namespace sixfold::comm {
 
 enum class BackendKind : uint8_t { Own, Mpi };
 
-/// Shape of the host links. Tests make them small, so that few elements reach every path.
+/// Shape of the links, in shared memory and between hosts. Tests make them small, so that few elements reach every
+/// path.
 struct LinkOptions {
   int num_slots = 4;              // per sender, receiver and channel; >= 2
   size_t slot_bytes = 64 * 1024;  // a multiple of 64
@@ -33,11 +34,12 @@ struct WorldOptions {
   bool deterministic = false;             // direct everywhere: an explicit ring or tree is a ConfigError
   double timeout_s = 120;                 // a wait in which nothing moves for so long is a CommError
   LinkOptions links;
-  std::string topology;       // "NODESxRANKS": ranks are declared to be on so many nodes; empty: as they are found
-  std::string profile;        // name or file: algorithms are chosen by what this hardware would take for them
-  std::string tune_file;      // ... by these measured rows, where there are any for a group
-  bool debug = false;         // rank 0 of each group says what it found and what it will choose, and why
-  std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
+  std::string topology;          // "NODESxRANKS": ranks are declared to be on so many nodes; empty: as they are found
+  bool force_mpi_links = false;  // MPI carries what goes between declared nodes, on one host too; processes only
+  std::string profile;           // name or file: algorithms are chosen by what this hardware would take for them
+  std::string tune_file;         // ... by these measured rows, where there are any for a group
+  bool debug = false;            // rank 0 of each group says what it found and what it will choose, and why
+  std::string emulate_links;     // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
 class World {

@@ -1,12 +1,13 @@
-// A library for LD_PRELOAD: counts, through MPI's profiling interface, the collectives that a program calls between
-// MPI_Pcontrol(1), where our worlds end their start-up, and MPI_Pcontrol(0). Prints "COLLECTIVES n" at MPI_Finalize.
+// A library for LD_PRELOAD: counts, through MPI's profiling interface, the collectives and the messages that a program
+// starts between MPI_Pcontrol(1), where our worlds end their start-up, and MPI_Pcontrol(0). Prints "COLLECTIVES n" and
+// "MESSAGES n" at MPI_Finalize.
 #include <mpi.h>
 
 #include <cstdio>
 
 namespace {
 bool counting = false;
-long num_collectives = 0;
+long num_collectives = 0, num_messages = 0;
 int counted(int code) {
   num_collectives += counting;
   return code;
@@ -26,8 +27,13 @@ int MPI_Pcontrol(const int level, ...) {
 }
 
 int MPI_Finalize() {
-  std::fprintf(stderr, "COLLECTIVES %ld\n", num_collectives);
+  std::fprintf(stderr, "COLLECTIVES %ld\nMESSAGES %ld\n", num_collectives, num_messages);
   return PMPI_Finalize();
+}
+
+int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+  num_messages += counting;
+  return PMPI_Isend(buffer, count, type, to, tag, comm, request);
 }
 
 SIXFOLD_COUNT(Barrier, (MPI_Comm comm), (comm))

@@ -1,8 +1,11 @@
 // Started by mpirun: the collective cases between processes, on our own backend or on MPI's (argument "own" or "mpi").
-// "mismatch" and "throw" are ranks that disagree and a rank that fails. Prints "CHECKED n cases" on rank 0 and exits 0
-// when every rank saw every case right.
+// "mismatch" and "throw" are ranks that disagree and a rank that fails, "paced" a message on an emulated link. Prints
+// "CHECKED n cases" on rank 0 and exits 0 when every rank saw every case right.
+//
+//   comm_mpi_check [WHAT] [--topology NODESxRANKS] [--force-mpi-links] [--slot-bytes N] [--num-slots N] [--max-count N]
 #include <cstdio>
 
+#include "runtime/comm/host/progress.h"
 #include "runtime/core/log.h"
 #include "tests/collective_product.h"
 
@@ -22,13 +25,21 @@ struct Tally {
   }
 };
 
-void check_collectives(comm::World& world, bool own, Tally& tally) {
+struct Arguments {
+  std::string what = "own";
+  comm::WorldOptions world;
+  size_t max_count = 100003;  // fewer where slots are small
+};
+
+void check_collectives(comm::World& world, const Arguments& arguments, Tally& tally) {
   comm::Communicator& group = world.group();
   const size_t n = static_cast<size_t>(group.size());
   const std::vector<Algorithm> automatic = {Algorithm::Auto};
   for (Primitive primitive : comm::kCollectives) {
-    for (Algorithm algorithm : own ? comm::algorithms_of(primitive) : automatic) {
+    for (Algorithm algorithm :
+         arguments.what == "own" ? comm::algorithms_of(primitive, &world.topology()) : automatic) {
       for (size_t count : {size_t{0}, size_t{1}, n + 1, size_t{1009}, size_t{100003}}) {
+        if (count > arguments.max_count) continue;
         for (DType dtype : {DType::F32, DType::BF16, DType::I64}) {
           const int root = static_cast<int>(count) % group.size();
           const ReduceOp op = dtype == DType::BF16  ? ReduceOp::Avg
@@ -54,10 +65,10 @@ void check_product(comm::World& world, bool own, Tally& tally) {
 }
 
 /// `category` says whether the buffers are such as peers reach.
-void check_point_to_point(comm::World& world, Category category, Tally& tally) {
+void check_point_to_point(comm::World& world, Category category, size_t max_count, Tally& tally) {
   comm::Communicator& group = world.group();
   const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
-  for (size_t count : {size_t{0}, size_t{5}, size_t{200000}}) {
+  for (size_t count : {size_t{0}, size_t{5}, 2 * max_count}) {
     const Shape shape = {static_cast<int64_t>(count)};
     const Tensor out = Tensor::empty(shape, DType::F32, world.memory(), category);
     const Tensor in = Tensor::zeros(shape, DType::F32, world.memory(), category);
@@ -70,14 +81,39 @@ void check_point_to_point(comm::World& world, Category category, Tally& tally) {
   }
 }
 
+/// Groups of every other rank (of 2x2 ranks, across the nodes) and of neighbours (of 2x2, within a node), each beside
+/// the World's own.
 void check_split(comm::World& world, Tally& tally) {
+  const auto sum_over = [](comm::Communicator& group, int value) {
+    float sum = static_cast<float>(value);
+    group.all_reduce({&sum, 1, DType::F32}, {&sum, 1, DType::F32}, ReduceOp::Sum).wait();
+    return sum;
+  };
+  float everyone = 0;
+  for (int r = 0; r < world.size(); ++r) everyone += static_cast<float>(r);
   for (int round = 0; round < 10; ++round) {
-    comm::Communicator half = world.group().split(world.rank() % 2, -world.rank());
-    float sum = static_cast<float>(world.rank()), wanted = 0;
-    for (int r = world.rank() % 2; r < world.size(); r += 2) wanted += static_cast<float>(r);
-    half.all_reduce({&sum, 1, DType::F32}, {&sum, 1, DType::F32}, ReduceOp::Sum).wait();
-    tally.add(sum == wanted ? "" : "sum over a split group");
+    for (bool neighbours : {false, true}) {
+      const auto color_of = [&](int r) { return neighbours ? r / 2 : r % 2; };
+      comm::Communicator part = world.group().split(color_of(world.rank()), -world.rank());
+      float wanted = 0;
+      for (int r = 0; r < world.size(); ++r)
+        wanted += color_of(r) == color_of(world.rank()) ? static_cast<float>(r) : 0;
+      tally.add(sum_over(part, world.rank()) == wanted ? "" : "sum over a split group");
+      tally.add(sum_over(world.group(), world.rank()) == everyone ? "" : "sum over all beside a split group");
+    }
   }
+}
+
+/// 256 KiB at 0.01 GB/s are 26 ms; nothing but the pace makes a loaded machine slower.
+void check_pace(comm::World& world, Tally& tally) {
+  std::vector<std::byte> x(256 * 1024);
+  const comm::Buf buf(x.data(), x.size(), DType::U8);
+  const double start = comm::seconds_now();
+  world.group().barrier();
+  if (world.rank() == 0) world.group().send(buf, world.size() - 1).wait();
+  if (world.rank() == world.size() - 1) world.group().recv(buf, 0).wait();
+  world.group().barrier();
+  tally.add(comm::seconds_now() - start >= 0.025 ? "" : "an emulated link was too fast");
 }
 
 void disagree(comm::World& world) {
@@ -93,29 +129,68 @@ void fail_on_one_rank(comm::World& world) {
   world.group().barrier();
 }
 
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  arguments.world.timeout_s = 30;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] {
+      if (++i == argc) throw ConfigError(word + ": needs a value");
+      return std::string(argv[i]);
+    };
+    if (word == "--topology") {
+      arguments.world.topology = value();
+    } else if (word == "--force-mpi-links") {
+      arguments.world.force_mpi_links = true;
+    } else if (word == "--slot-bytes") {
+      arguments.world.links.slot_bytes = std::stoul(value());
+    } else if (word == "--num-slots") {
+      arguments.world.links.num_slots = std::stoi(value());
+    } else if (word == "--max-count") {
+      arguments.max_count = std::stoul(value());
+    } else {
+      arguments.what = word;
+    }
+  }
+  if (arguments.what == "mpi") arguments.world.backend = comm::BackendKind::Mpi;
+  if (arguments.what == "paced") arguments.world.emulate_links = "intra=1,inter=0.01";
+  return arguments;
+}
+
+Tally check(comm::World& world, const Arguments& arguments) {
+  Tally tally;
+  if (arguments.what == "paced") {
+    check_pace(world, tally);
+    return tally;
+  }
+  check_collectives(world, arguments, tally);
+  check_product(world, arguments.world.backend == comm::BackendKind::Own, tally);
+  check_point_to_point(world, Category::Other, arguments.max_count, tally);
+  check_point_to_point(world, Category::Communication, arguments.max_count, tally);
+  check_split(world, tally);
+  return tally;
+}
+
 }  // namespace
 }  // namespace sixfold::test
 
 int main(int argc, char** argv) {
   using namespace sixfold;
-  const std::string what = argc < 2 ? "own" : argv[1];
-  comm::WorldOptions options;
-  options.backend = what == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
-  options.timeout_s = 30;
   bool right = true;
-  comm::run_world(options, [&](comm::World& world) {
-    if (what == "mismatch") return test::disagree(world);
-    if (what == "throw") return test::fail_on_one_rank(world);
-    test::Tally tally;
-    test::check_collectives(world, what == "own", tally);
-    test::check_product(world, what == "own", tally);
-    test::check_point_to_point(world, Category::Other, tally);
-    test::check_point_to_point(world, Category::Communication, tally);
-    test::check_split(world, tally);
-    int32_t wrong = tally.num_wrong;
-    world.group().all_reduce({&wrong, 1, DType::I32}, {&wrong, 1, DType::I32}, ReduceOp::Sum).wait();
-    if (world.rank() == 0) std::printf("CHECKED %d cases, %d wrong over all ranks\n", tally.num_cases, wrong);
-    right = wrong == 0;
-  });
+  try {
+    const test::Arguments arguments = test::parse(argc, argv);
+    comm::run_world(arguments.world, [&](comm::World& world) {
+      if (arguments.what == "mismatch") return test::disagree(world);
+      if (arguments.what == "throw") return test::fail_on_one_rank(world);
+      const test::Tally tally = test::check(world, arguments);
+      int32_t wrong = tally.num_wrong;
+      world.group().all_reduce({&wrong, 1, DType::I32}, {&wrong, 1, DType::I32}, ReduceOp::Sum).wait();
+      if (world.rank() == 0) std::printf("CHECKED %d cases, %d wrong over all ranks\n", tally.num_cases, wrong);
+      right = wrong == 0;
+    });
+  } catch (const ConfigError& error) {
+    log_error(error.what());
+    return 2;
+  }
   return right ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-// AbortState: how one rank's failure stops all. Lives in memory that every rank of the World can read.
+// AbortState: how one rank's failure stops all. Lives in memory that every rank of a host can read; between hosts a
+// relay takes it along.
 #pragma once
 
 #include <algorithm>
@@ -27,5 +28,15 @@ struct AbortState {
   }
 };
 static_assert(std::atomic<int>::is_always_lock_free, "shared between processes");
+
+/// Takes failures from one host's AbortState to the others'.
+class AbortRelay {
+ public:
+  virtual ~AbortRelay() = default;
+  /// Once the AbortState is set: tells the other hosts, if it is this rank that has failed, and once. Returns soon.
+  virtual void announce() = 0;
+  /// Sets the AbortState when word of a failure has come. Never blocks.
+  virtual void poll() = 0;
+};
 
 }  // namespace sixfold::comm

@@ -79,7 +79,7 @@ bool ScheduleRun::advance() {
     all_done &= cursor.done;
   }
   retire_passes();
-  done_ = all_done && all_released();
+  done_ = all_done && all_drained();
   return moved || done_;
 }
 
@@ -143,6 +143,10 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
 }
 
 ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to) {
+  if (!links_.shares_memory(step.send_peer)) {
+    drain_at_end(to);
+    return {to.slot(), kInSlot};
+  }
   if (bytes >= links_.options().min_in_place_bytes) {
     // A value that is worked out here is best written to both places at once; one that lies here is best left to the
     // receiver to fetch, so that the receivers share the work.
@@ -155,12 +159,16 @@ ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t offset, 
   return {to.slot(), kInSlot};
 }
 
+void ScheduleRun::drain_at_end(SendEnd& to) {
+  if (std::find(draining_.begin(), draining_.end(), &to) == draining_.end()) draining_.push_back(&to);
+}
+
 bool ScheduleRun::lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target) {
   if (!step.stays) return false;
   // A value that is kept is lent where it is kept.
   const uint64_t word = links_.word_of(address(step.dst.used ? step.dst : step.src, offset), bytes);
   if (word == 0) return false;
-  if (std::find(lending_.begin(), lending_.end(), &to) == lending_.end()) lending_.push_back(&to);
+  drain_at_end(to);
   target = {nullptr, word};
   return true;
 }
@@ -184,9 +192,9 @@ const std::byte* ScheduleRun::arrived(const Step& step, size_t offset, size_t by
   return lent;
 }
 
-/// True when nobody reads in this rank's buffers any more.
-bool ScheduleRun::all_released() {
-  return std::all_of(lending_.begin(), lending_.end(), [](SendEnd* to) { return to->drained(); });
+/// True when nobody reads in this rank's buffers any more, and all that goes to other hosts has left.
+bool ScheduleRun::all_drained() {
+  return std::all_of(draining_.begin(), draining_.end(), [](SendEnd* to) { return to->drained(); });
 }
 
 void ScheduleRun::check_arrived(int peer, const SlotHeader& header, size_t bytes) const {

@@ -6,7 +6,8 @@
 //
 // Where the schedule allows it and the memory is in a heap that peers reach (shared_heap.h), a slice of some size stays
 // out of the slot, which then carries its header alone: the sender writes it to where it is to land in the receiver's
-// Output, or the receiver reads it in the sender's buffer. Credits and order are those of staged slices.
+// Output, or the receiver reads it in the sender's buffer. Credits and order are those of staged slices. To other hosts
+// all slices are staged.
 #pragma once
 
 #include <deque>
@@ -67,10 +68,11 @@ class ScheduleRun {
   };
 
   Target choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to);
+  void drain_at_end(SendEnd& to);
   bool lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target);
   bool land(const Step& step, size_t offset, size_t bytes, Target& target);
   const std::byte* arrived(const Step& step, size_t offset, size_t bytes, const RecvEnd& from);
-  bool all_released();
+  bool all_drained();
   void check_arrived(int peer, const SlotHeader& header, size_t bytes) const;
   std::byte* address(const Slice& slice, size_t offset) const;
 
@@ -86,8 +88,10 @@ class ScheduleRun {
   size_t element_bytes_, accum_bytes_, slice_elements_;
   std::deque<Pass> passes_;  // those that some channel has not left yet
   size_t first_pass_ = 0;
-  std::vector<Cursor> cursors_;    // per channel
-  std::vector<SendEnd*> lending_;  // links whose receivers read in this rank's buffers
+  std::vector<Cursor> cursors_;  // per channel
+  // Links to wait for at the end: those whose receivers read in this rank's buffers, and those to other hosts, whose
+  // slots only leave while this rank takes part.
+  std::vector<SendEnd*> draining_;
   uint64_t sent_bytes_ = 0;
   bool done_ = false;
 };

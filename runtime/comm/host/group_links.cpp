@@ -7,39 +7,45 @@ namespace sixfold::comm {
 namespace {
 constexpr size_t kPage = 4096;
 
-size_t signatures_bytes(int size) {
-  return (static_cast<size_t>(size) * sizeof(SignatureRing) + kPage - 1) / kPage * kPage;
+size_t signatures_bytes(int num_mates) {
+  return (static_cast<size_t>(num_mates) * sizeof(SignatureRing) + kPage - 1) / kPage * kPage;
 }
 }  // namespace
 
-GroupLinks::GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members,
-                       const LinkOptions& options, Memory& memory, PeerMemory& peers, Pacer* pacer)
-    : region_(std::move(region)),
+GroupLinks::GroupLinks(GroupMedia media, int rank, std::vector<int> members, const LinkOptions& options, Memory& memory,
+                       PeerMemory& peers, Pacer* pacer)
+    : media_(std::move(media)),
       rank_(rank),
       members_(std::move(members)),
       options_(options),
       memory_(memory),
       peers_(peers),
       pacer_(pacer),
+      signatures_(members_.size()),
       send_(members_.size() * kNumChannels),
       recv_(members_.size() * kNumChannels) {
-  SIXFOLD_CHECK_LE(region_bytes(size(), options), region_->bytes(), "region of a group's links");
+  SIXFOLD_CHECK_LE(region_bytes(num_mates(), options), media_.region->bytes(), "region of a group's links");
+  const std::vector<int>& mates = media_.hosts.ranks_of(media_.hosts.node_of(rank_));
+  auto* tables = reinterpret_cast<SignatureRing*>(media_.region->data());
+  for (size_t i = 0; i < mates.size(); ++i) signatures_[static_cast<size_t>(mates[i])] = tables + i;
+  SIXFOLD_CHECK(media_.carrier || !media_.hosts.spans_nodes(), "a group on several hosts has a carrier");
 }
 
 GroupLinks::~GroupLinks() {
   memory_.account(Category::Communication, -accounted_bytes_);
 }
 
-size_t GroupLinks::region_bytes(int size, const LinkOptions& options) {
-  const size_t num_links = static_cast<size_t>(size) * static_cast<size_t>(size) * kNumChannels;
-  return signatures_bytes(size) + num_links * LinkMemory::bytes(options.num_slots, options.slot_bytes);
+size_t GroupLinks::region_bytes(int num_mates, const LinkOptions& options) {
+  const size_t num_links = static_cast<size_t>(num_mates) * static_cast<size_t>(num_mates) * kNumChannels;
+  return signatures_bytes(num_mates) + num_links * LinkMemory::bytes(options.num_slots, options.slot_bytes);
 }
 
-SignatureRing& GroupLinks::signatures(int rank) const {
-  return reinterpret_cast<SignatureRing*>(region_->data())[rank];
+int GroupLinks::num_mates() const {
+  return static_cast<int>(media_.hosts.ranks_of(media_.hosts.node_of(rank_)).size());
 }
 
 std::string GroupLinks::disagreement(int peer) const {
+  if (!shares_memory(peer)) return "";
   const SignatureRing& mine = signatures(rank_);
   const SignatureRing& theirs = signatures(peer);
   const uint64_t end = std::min(mine.entered(), theirs.entered());
@@ -52,22 +58,27 @@ std::string GroupLinks::disagreement(int peer) const {
   return "";
 }
 
-LinkMemory GroupLinks::link(int sender, int receiver, int channel) const {
-  const size_t index = (static_cast<size_t>(sender) * members_.size() + static_cast<size_t>(receiver)) * kNumChannels +
-                       static_cast<size_t>(channel);
+LinkMemory GroupLinks::shared_link(int sender, int receiver, int channel) const {
+  const int pair = media_.hosts.rail_of(sender) * num_mates() + media_.hosts.rail_of(receiver);
+  const size_t index = static_cast<size_t>(pair) * kNumChannels + static_cast<size_t>(channel);
   const size_t stride = LinkMemory::bytes(options_.num_slots, options_.slot_bytes);
-  return LinkMemory::at(region_->data() + signatures_bytes(size()) + index * stride, options_.num_slots,
+  return LinkMemory::at(media_.region->data() + signatures_bytes(num_mates()) + index * stride, options_.num_slots,
                         options_.slot_bytes);
+}
+
+void GroupLinks::account_link() {
+  const auto bytes = static_cast<int64_t>(LinkMemory::bytes(options_.num_slots, options_.slot_bytes));
+  memory_.account(Category::Communication, bytes);
+  accounted_bytes_ += bytes;
 }
 
 SendEnd& GroupLinks::to(int peer, int channel) {
   auto& end = send_[static_cast<size_t>(peer * kNumChannels + channel)];
   if (!end) {
-    const LinkMemory memory = link(rank_, peer, channel);
+    const LinkMemory memory =
+        shares_memory(peer) ? shared_link(rank_, peer, channel) : media_.carrier->link_to(peer, channel);
     memory.populate();
-    const auto bytes = static_cast<int64_t>(LinkMemory::bytes(options_.num_slots, options_.slot_bytes));
-    memory_.account(Category::Communication, bytes);
-    accounted_bytes_ += bytes;
+    account_link();
     end.emplace(memory);
   }
   return *end;
@@ -76,8 +87,10 @@ SendEnd& GroupLinks::to(int peer, int channel) {
 RecvEnd& GroupLinks::from(int peer, int channel) {
   auto& end = recv_[static_cast<size_t>(peer * kNumChannels + channel)];
   if (!end) {
-    const LinkMemory memory = link(peer, rank_, channel);
+    const bool shared = shares_memory(peer);
+    const LinkMemory memory = shared ? shared_link(peer, rank_, channel) : media_.carrier->link_from(peer, channel);
     memory.populate();
+    if (!shared) account_link();
     end.emplace(memory);
   }
   return *end;

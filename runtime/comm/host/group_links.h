@@ -1,5 +1,5 @@
-// GroupLinks: the shared memory of one group, seen by one rank: everyone's signatures, the links of every pair, and the
-// buffers that peers can be reached in.
+// GroupLinks: what one rank of a group sees of the others. Of its mates, whose memory it shares: their signatures, a
+// link to and from each, and the buffers that they can be reached in. Of ranks on other hosts: the links.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/host/carrier.h"
 #include "runtime/comm/host/link.h"
 #include "runtime/comm/host/pacer.h"
 #include "runtime/comm/host/shared_heap.h"
@@ -19,31 +20,44 @@ namespace sixfold::comm {
 inline constexpr int kNumScheduleChannels = 4;  // two trees run up and down, each on a channel of its own
 inline constexpr int kNumChannels = kNumScheduleChannels + kNumLanes;
 
+/// How the members of a group reach one another.
+struct GroupMedia {
+  Topology hosts;                        // of the group: ranks of one node share memory
+  std::shared_ptr<SharedRegion> region;  // of this rank and its mates; zeroed at first, region_bytes(mates) long
+  std::unique_ptr<LinkCarrier> carrier;  // to all others; nullptr where there are none
+};
+
 class GroupLinks {
  public:
-  /// `members`: the ranks of the World, in the group's order. The region must be zeroed at first and hold
-  /// region_bytes(). Slots of the links that this rank sends on are accounted in `memory`, as they are first used.
-  /// Without a pacer, links are as fast as they can.
-  GroupLinks(std::shared_ptr<SharedRegion> region, int rank, std::vector<int> members, const LinkOptions& options,
-             Memory& memory, PeerMemory& peers, Pacer* pacer);
+  /// `members`: the ranks of the World, in the group's order. Slots of the links that this rank sends on, and of those
+  /// that come from other hosts, are accounted in `memory`, as they are first used. Without a pacer, links are as fast
+  /// as they can.
+  GroupLinks(GroupMedia media, int rank, std::vector<int> members, const LinkOptions& options, Memory& memory,
+             PeerMemory& peers, Pacer* pacer);
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;
   GroupLinks& operator=(const GroupLinks&) = delete;
 
-  static size_t region_bytes(int size, const LinkOptions& options);
+  /// For so many ranks that share memory.
+  static size_t region_bytes(int num_mates, const LinkOptions& options);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   const std::vector<int>& members() const { return members_; }
   const LinkOptions& options() const { return options_; }
-  SignatureRing& signatures(int rank) const;
+  /// Whether `peer`'s signatures and buffers can be read here. To all others links carry bytes and nothing else.
+  bool shares_memory(int peer) const { return signatures_[static_cast<size_t>(peer)] != nullptr; }
+  /// Only of ranks that share memory.
+  SignatureRing& signatures(int rank) const { return *signatures_[static_cast<size_t>(rank)]; }
   /// The first operation, of those still in the tables, that this rank and `peer` have entered as different things,
-  /// named with both sides; empty when they agree.
+  /// named with both sides; empty when they agree, or when the tables of `peer` cannot be read here.
   std::string disagreement(int peer) const;
   /// The end of this rank; made at first use. Channels below kNumScheduleChannels belong to schedules, the rest to
   /// lanes.
   SendEnd& to(int peer, int channel);
   RecvEnd& from(int peer, int channel);
+  /// Carries slots to and from other hosts; true when anything moved.
+  bool carry() { return media_.carrier && media_.carrier->poll(); }
   /// For the header of a slice that leaves now.
   uint64_t arrives_ns(int peer, size_t bytes) {
     if (pacer_ == nullptr) return 0;
@@ -62,9 +76,11 @@ class GroupLinks {
   }
 
  private:
-  LinkMemory link(int sender, int receiver, int channel) const;
+  int num_mates() const;
+  LinkMemory shared_link(int sender, int receiver, int channel) const;
+  void account_link();
 
-  std::shared_ptr<SharedRegion> region_;
+  GroupMedia media_;
   int rank_;
   std::vector<int> members_;
   LinkOptions options_;
@@ -72,6 +88,7 @@ class GroupLinks {
   PeerMemory& peers_;
   Pacer* pacer_;
   int64_t accounted_bytes_ = 0;
+  std::vector<SignatureRing*> signatures_;    // by rank; nullptr on other hosts
   std::vector<std::optional<SendEnd>> send_;  // [peer * kNumChannels + channel]
   std::vector<std::optional<RecvEnd>> recv_;
 };

@@ -20,20 +20,28 @@ std::optional<Pacer> pacer_of(const WorldOptions& options, RegionProvider& regio
 }
 }  // namespace
 
+Topology memory_hosts(const WorldOptions& options, const Topology& found) {
+  if (!options.force_mpi_links) return found;
+  const Topology declared = Topology::parse(options.topology, found.size());
+  std::vector<int> node_of;
+  for (int rank = 0; rank < found.size(); ++rank) {
+    node_of.push_back(found.node_of(rank) * declared.num_nodes() + declared.node_of(rank));
+  }
+  return Topology(node_of);
+}
+
 HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
     : options_(options),
       parts_(parts),
       topology_(topology_of(options, parts)),
       pacer_(pacer_of(options, *parts.regions, topology_)),
-      peers_(*parts.regions, parts.rank, parts.size),
+      peers_(*parts.regions, parts.rank, parts_.hosts),
       memory_(allocator_on(peers_.own_heap())),
       choice_(options, parts.oversubscribed),
-      engine_(parts.rank, *parts.abort, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
-      context_{engine_,           memory_,
-               *parts.regions,    peers_,
-               topology_,         pacer_ ? &*pacer_ : nullptr,
-               choice_,           options.links,
-               options.algorithm, options.deterministic,
+      engine_(parts.rank, *parts.abort, parts.relay, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
+      context_{engine_,      memory_,       *parts.regions,    peers_,
+               topology_,    parts_.hosts,  parts.carriers,    pacer_ ? &*pacer_ : nullptr,
+               choice_,      options.links, options.algorithm, options.deterministic,
                options.debug} {}
 
 Communicator& HostWorld::group() {

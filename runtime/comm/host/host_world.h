@@ -19,6 +19,9 @@ struct HostWorldParts {
   RegionProvider* regions = nullptr;
   bool oversubscribed = false;  // more ranks than cores; on any of the hosts, so that all ranks have the same
   Topology topology;            // as found; WorldOptions may declare another
+  Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
+  CarrierProvider* carriers = nullptr;
+  AbortRelay* relay = nullptr;
 };
 
 class HostWorld : public World {
@@ -53,6 +56,10 @@ class HostWorld : public World {
   int num_groups_ = 0;
   std::unique_ptr<Communicator> group_;  // last: it goes first
 };
+
+/// Which ranks share memory, when `found` says which are on one host: those, or less, where WorldOptions forces links
+/// of another kind between declared nodes.
+Topology memory_hosts(const WorldOptions& options, const Topology& found);
 
 /// Ranks as threads of this process (host/thread_world.cpp).
 void run_threads(const WorldOptions& options, const std::function<void(World&)>& body);

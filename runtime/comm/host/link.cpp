@@ -10,22 +10,22 @@ constexpr size_t kPage = 4096;
 size_t round_up_to_page(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
-size_t control_bytes(int num_slots) {
-  return 2 * sizeof(LinkMemory::Counter) + static_cast<size_t>(num_slots) * sizeof(SlotHeader);
-}
 }  // namespace
 
 size_t LinkMemory::bytes(int num_slots, size_t slot_bytes) {
-  return round_up_to_page(control_bytes(num_slots) + static_cast<size_t>(num_slots) * slot_bytes);
+  return round_up_to_page(2 * sizeof(Counter) + static_cast<size_t>(num_slots) * (sizeof(SlotHeader) + slot_bytes));
 }
 
-LinkMemory LinkMemory::at(void* memory, int num_slots, size_t slot_bytes) {
+LinkMemory LinkMemory::at(void* memory, int num_slots, size_t slot_bytes, Layout layout) {
   auto* base = static_cast<std::byte*>(memory);
   LinkMemory link;
   link.tail = reinterpret_cast<Counter*>(base);
   link.head = link.tail + 1;
-  link.headers = reinterpret_cast<SlotHeader*>(link.head + 1);
-  link.slots = base + control_bytes(num_slots);
+  const bool apart = layout == Layout::Apart;
+  link.headers = base + 2 * sizeof(Counter);
+  link.slots = link.headers + (apart ? static_cast<size_t>(num_slots) : 1) * sizeof(SlotHeader);
+  link.header_stride = sizeof(SlotHeader) + (apart ? 0 : slot_bytes);
+  link.slot_stride = slot_bytes + (apart ? 0 : sizeof(SlotHeader));
   link.num_slots = static_cast<uint64_t>(num_slots);
   link.slot_bytes = slot_bytes;
   return link;

@@ -4,6 +4,9 @@
 //   sender    waits for a free slot, writes it, raises tail      (release)
 //   receiver  waits for tail, reads the slot, raises head        (release)
 //
+// Ranks that share no memory have a FIFO each, and a carrier (carrier.h) is its other end: it takes slots out of the
+// sender's and puts them into the receiver's.
+//
 // tail and head only grow. Each lies on a cache line of its own, and each side keeps a copy of the other's counter, so
 // a slot costs one cache line transfer in each direction beside the data.
 #pragma once
@@ -32,13 +35,22 @@ struct LinkMemory {
   };
   Counter* tail = nullptr;  // slots filled, written by the sender
   Counter* head = nullptr;  // slots emptied, written by the receiver
-  SlotHeader* headers = nullptr;
+  std::byte* headers = nullptr;
   std::byte* slots = nullptr;
   uint64_t num_slots = 0;
-  size_t slot_bytes = 0;
+  size_t slot_bytes = 0, header_stride = 0, slot_stride = 0;
 
+  /// Of the slot that is the `number`th to be filled, from 0.
+  SlotHeader& header(uint64_t number) const {
+    return *reinterpret_cast<SlotHeader*>(headers + (number % num_slots) * header_stride);
+  }
+  std::byte* slot(uint64_t number) const { return slots + (number % num_slots) * slot_stride; }
+
+  /// How headers and slots lie: all headers, then all slots, which is somewhat quicker between cores; or each header
+  /// right before its slot, so that the two are one message.
+  enum class Layout : uint8_t { Apart, Messages };
   static size_t bytes(int num_slots, size_t slot_bytes);
-  static LinkMemory at(void* memory, int num_slots, size_t slot_bytes);
+  static LinkMemory at(void* memory, int num_slots, size_t slot_bytes, Layout layout = Layout::Apart);
   /// Touches the pages ahead of use: a page fault costs more than the slot. Both sides pay it, once.
   void populate() const;
 };
@@ -54,15 +66,16 @@ class SendEnd {
     return tail_ - head_seen_ < memory_.num_slots;
   }
   /// The free slot and its header; only after ready().
-  std::byte* slot() { return memory_.slots + (tail_ % memory_.num_slots) * memory_.slot_bytes; }
-  SlotHeader& header() { return memory_.headers[tail_ % memory_.num_slots]; }
+  std::byte* slot() { return memory_.slot(tail_); }
+  SlotHeader& header() { return memory_.header(tail_); }
   /// Hands the slot over. Counts header().bytes as sent.
   void commit() {
     sent_bytes_ += header().bytes;
     memory_.tail->value.store(++tail_, std::memory_order_release);
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
-  /// True when the receiver has released all that was committed: it reads nothing of this side's memory any more.
+  /// True when the receiver has released all that was committed, and reads nothing of this side's memory any more;
+  /// across hosts, when it has left this one.
   bool drained() {
     if (head_seen_ != tail_) head_seen_ = memory_.head->value.load(std::memory_order_acquire);
     return head_seen_ == tail_;
@@ -83,8 +96,8 @@ class RecvEnd {
     tail_seen_ = memory_.tail->value.load(std::memory_order_acquire);
     return head_ < tail_seen_;
   }
-  const std::byte* slot() const { return memory_.slots + (head_ % memory_.num_slots) * memory_.slot_bytes; }
-  const SlotHeader& header() const { return memory_.headers[head_ % memory_.num_slots]; }
+  const std::byte* slot() const { return memory_.slot(head_); }
+  const SlotHeader& header() const { return memory_.header(head_); }
   /// Gives the slot back.
   void release() { memory_.head->value.store(++head_, std::memory_order_release); }
 

@@ -86,10 +86,17 @@ struct OwnGroup::LaneQueue {
 };
 
 namespace {
-std::shared_ptr<SharedRegion> open_region(HostContext& context, const std::string& key,
-                                          const std::vector<int>& members) {
-  const size_t bytes = GroupLinks::region_bytes(static_cast<int>(members.size()), context.links);
-  return members.size() == 1 ? SharedRegion::anonymous(bytes) : context.regions.open(key, bytes, members);
+GroupMedia open_media(HostContext& context, const std::string& key, const std::vector<int>& members, int rank) {
+  GroupMedia media{context.hosts.group(members), nullptr, nullptr};
+  std::vector<int> mates;  // in the World's numbers
+  for (int r : media.hosts.ranks_of(media.hosts.node_of(rank))) mates.push_back(members[static_cast<size_t>(r)]);
+  const size_t bytes = GroupLinks::region_bytes(static_cast<int>(mates.size()), context.links);
+  media.region = mates.size() == 1 ? SharedRegion::anonymous(bytes) : context.regions.open(key, bytes, mates);
+  if (media.hosts.spans_nodes()) {
+    SIXFOLD_CHECK(context.carriers != nullptr, "a World on several hosts has carriers");
+    media.carrier = context.carriers->open(members, context.links);
+  }
+  return media;
 }
 }  // namespace
 
@@ -98,7 +105,7 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
       key_(std::move(key)),
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
-      links_(open_region(context, key_, members), rank, members, context.links, context.memory, context.peers,
+      links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
              context.pacer) {
   context_.engine.add(*this);
   if (context_.debug && rank == 0) {
@@ -230,6 +237,13 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
 }
 
 bool OwnGroup::poll() {
+  const bool moved = advance();
+  // Nothing of an idle group is on its way: its operations end when all they sent has left.
+  if (collectives_.empty() && transfers_under_way_ == 0) return moved;
+  return links_.carry() || moved;  // what has just been sent leaves at once
+}
+
+bool OwnGroup::advance() {
   bool moved = false;
   while (!collectives_.empty()) {
     moved |= collectives_.front()->advance();
@@ -264,14 +278,22 @@ WorkState* OwnGroup::outstanding() {
 std::string OwnGroup::diagnose() {
   if (collectives_.empty()) return "no collective of this group is under way";
   const uint64_t sequence = next_sequence_ - collectives_.size();
-  std::string absent;
+  const auto add = [](std::string& list, int peer) { list += (list.empty() ? "" : ", ") + std::to_string(peer); };
+  std::string absent, unseen;
   for (int peer = 0; peer < size(); ++peer) {
+    if (!links_.shares_memory(peer)) {
+      add(unseen, peer);
+      continue;
+    }
     const std::string disagreement = links_.disagreement(peer);
     if (!disagreement.empty()) fail(collectives_.front()->describe(), disagreement);
-    if (links_.signatures(peer).entered() <= sequence) absent += (absent.empty() ? "" : ", ") + std::to_string(peer);
+    if (links_.signatures(peer).entered() <= sequence) add(absent, peer);
   }
-  return absent.empty() ? "all ranks of the group have entered it"
-                        : "ranks of the group that have not entered it: " + absent;
+  const std::string where = unseen.empty() ? "" : " on this host";
+  std::string text = absent.empty() ? "all ranks of the group" + where + " have entered it"
+                                    : "ranks of the group" + where + " that have not entered it: " + absent;
+  if (!unseen.empty()) text += "; not known here of its ranks on another host: " + unseen;
+  return text;
 }
 
 void OwnGroup::fail(const std::string& what, const std::string& reason) {

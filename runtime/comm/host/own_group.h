@@ -1,4 +1,4 @@
-// OwnGroup: a group of ranks on one host, its collectives run by our own schedules over host links.
+// OwnGroup: a group of ranks, its collectives run by our own schedules over host links.
 #pragma once
 
 #include <deque>
@@ -17,8 +17,10 @@ struct HostContext {
   Memory& memory;
   RegionProvider& regions;
   PeerMemory& peers;
-  const Topology& topology;  // of the World
-  Pacer* pacer;              // nullptr: links are not emulated
+  const Topology& topology;   // of the World
+  const Topology& hosts;      // of the World: ranks of one node share memory
+  CarrierProvider* carriers;  // links between hosts; nullptr where all ranks share memory
+  Pacer* pacer;               // nullptr: links are not emulated
   AlgorithmChoice& choice;
   LinkOptions links;
   Algorithm algorithm = Algorithm::Auto;  // where an operation's options leave it open
@@ -62,6 +64,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
   bool applies(const Collective& collective, Algorithm algorithm) const;
   /// Throws ConfigError with the algorithms that do.
   void check_applies(const Collective& collective, Algorithm algorithm) const;
+  bool advance();
   LaneQueue& lane(const P2p& transfer);
 
   HostContext& context_;

@@ -18,8 +18,9 @@ P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail f
       sequence_(sequence),
       fail_(std::move(fail)),
       total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)),
-      lends_(is_send() && total_bytes_ > capacity_of(links.options()) &&
-             links.word_of(transfer.buf.data, total_bytes_) != 0) {}
+      lends_(is_send() && links.shares_memory(transfer.peer) && total_bytes_ > capacity_of(links.options()) &&
+             links.word_of(transfer.buf.data, total_bytes_) != 0),
+      drains_(lends_ || (is_send() && !links.shares_memory(transfer.peer))) {}
 
 Signature P2pRun::signature() const {
   // Both sides name it a send, so that the two signatures of a matching pair are equal.
@@ -33,7 +34,7 @@ bool P2pRun::advance() {
     moved = true;
   }
   if (all_moved_ && !done_) {
-    done_ = !lends_ || links_.to(transfer_.peer, channel()).drained();
+    done_ = !drains_ || links_.to(transfer_.peer, channel()).drained();
     moved |= done_;
   }
   return moved;

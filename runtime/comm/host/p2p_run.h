@@ -29,7 +29,8 @@ class P2pRun {
   uint64_t sequence_;
   Fail fail_;
   size_t total_bytes_;
-  bool lends_;  // the receiver reads in the sender's buffer
+  bool lends_;   // the receiver reads in the sender's buffer
+  bool drains_;  // a send that is done when its link is drained, as in executor.h
   size_t moved_bytes_ = 0;
   bool all_moved_ = false, done_ = false;
 };

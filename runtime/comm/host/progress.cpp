@@ -34,8 +34,9 @@ void Backoff::pause() {
   }
 }
 
-ProgressEngine::ProgressEngine(int world_rank, AbortState& abort, CommTable& table, WaitPolicy policy)
-    : world_rank_(world_rank), abort_(abort), table_(table), policy_(policy) {}
+ProgressEngine::ProgressEngine(int world_rank, AbortState& abort, AbortRelay* relay, CommTable& table,
+                               WaitPolicy policy)
+    : world_rank_(world_rank), abort_(abort), relay_(relay), table_(table), policy_(policy) {}
 
 void ProgressEngine::remove(Progressable& group) {
   std::erase(groups_, &group);
@@ -99,10 +100,12 @@ void ProgressEngine::stalled(WorkState& work, double idle_s) {
 
 void ProgressEngine::fail(const std::string& reason) {
   abort_.set(world_rank_, reason);
+  if (relay_ != nullptr) relay_->announce();
   throw CommError("rank " + std::to_string(world_rank_) + ": " + reason);
 }
 
 void ProgressEngine::check_abort() const {
+  if (relay_ != nullptr) relay_->poll();
   if (!abort_.is_set()) return;
   throw CommError("rank " + std::to_string(world_rank_) + ": stopped, because rank " + std::to_string(abort_.rank) +
                   " failed: " + abort_.text);

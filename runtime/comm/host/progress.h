@@ -31,7 +31,8 @@ struct WaitPolicy {
 
 class ProgressEngine {
  public:
-  ProgressEngine(int world_rank, AbortState& abort, CommTable& table, WaitPolicy policy);
+  /// `relay`: nullptr where all ranks are on this host.
+  ProgressEngine(int world_rank, AbortState& abort, AbortRelay* relay, CommTable& table, WaitPolicy policy);
 
   void add(Progressable& group) { groups_.push_back(&group); }
   void remove(Progressable& group);
@@ -58,6 +59,7 @@ class ProgressEngine {
 
   int world_rank_;
   AbortState& abort_;
+  AbortRelay* relay_;
   CommTable& table_;
   WaitPolicy policy_;
   std::vector<Progressable*> groups_;

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <numeric>
+#include "runtime/core/error.h"
 
 namespace sixfold::comm {
 
@@ -59,13 +59,12 @@ void SharedHeap::deallocate(void* block, size_t bytes) noexcept {
   if (!in_heap) plain_.deallocate(block, bytes);
 }
 
-PeerMemory::PeerMemory(RegionProvider& regions, int rank, int size) : rank_(rank) {
-  if (size == 1) return;
-  std::vector<int> members(static_cast<size_t>(size));
-  std::iota(members.begin(), members.end(), 0);
-  for (int owner = 0; owner < size; ++owner) {
-    Heap& heap = heaps_.emplace_back();
-    heap.region = regions.open("heap" + std::to_string(owner), heap_bytes(), members);
+PeerMemory::PeerMemory(RegionProvider& regions, int rank, const Topology& hosts) : rank_(rank) {
+  const std::vector<int>& mates = hosts.ranks_of(hosts.node_of(rank));
+  if (mates.size() == 1) return;
+  heaps_.resize(static_cast<size_t>(hosts.size()));
+  for (int owner : mates) {
+    heaps_[static_cast<size_t>(owner)].region = regions.open("heap" + std::to_string(owner), heap_bytes(), mates);
   }
 }
 
@@ -83,6 +82,7 @@ uint64_t PeerMemory::word_of(const void* data, size_t bytes) const {
 
 std::byte* PeerMemory::reach(int owner, uint64_t word, size_t offset, size_t bytes) {
   Heap& heap = heaps_.at(static_cast<size_t>(owner));
+  SIXFOLD_CHECK(heap.region != nullptr, "only ranks of one host reach one another's heaps");
   const size_t begin = word - 1 + offset, end = begin + bytes;
   if (word == 0 || begin < offset || end < begin || end > heap.region->bytes()) return nullptr;
   if (heap.mapped.size() * kGrain < end) heap.mapped.resize((end + kGrain - 1) / kGrain);

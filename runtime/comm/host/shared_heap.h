@@ -1,6 +1,7 @@
 // SharedHeap: memory that the ranks of a World on one host read and write in each other.
 //
-// Every rank has a heap, a sparse region of virtual memory as large as the machine's, which all ranks map at the start.
+// Every rank has a heap, a sparse region of virtual memory as large as the machine's, which all its mates (the ranks of
+// its host) map at the start.
 // Whatever a rank allocates there later, its peers can reach: an address travels as an offset into its owner's heap.
 // The regions live as long as any rank that maps them, so a peer that is still reading never meets freed memory.
 #pragma once
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "runtime/comm/host/shared_region.h"
+#include "runtime/comm/schedule/topology.h"
 #include "runtime/core/memory.h"
 
 namespace sixfold::comm {
@@ -29,20 +31,21 @@ class SharedHeap final : public Allocator {
   size_t used_bytes_ = 0;
 };
 
-/// What one rank sees of everybody's heaps. One per rank; used by the rank's own thread.
+/// What one rank sees of its mates' heaps. One per rank; used by the rank's own thread.
 class PeerMemory {
  public:
   /// No heaps: nobody reaches anybody.
   PeerMemory() = default;
-  /// Collective over the World: every rank opens every rank's heap. A World of one rank has none.
-  PeerMemory(RegionProvider& regions, int rank, int size);
+  /// Collective over the World: every rank opens the heaps of all ranks on its node of `hosts`. A rank that is alone
+  /// there has none.
+  PeerMemory(RegionProvider& regions, int rank, const Topology& hosts);
 
-  /// This rank's heap; nullptr in a World of one.
+  /// This rank's heap; nullptr where it has no mates.
   std::shared_ptr<SharedRegion> own_heap() const;
   /// Names [data, data + bytes) for peers: a word for reach(), 0 where it is not in this rank's heap.
   uint64_t word_of(const void* data, size_t bytes) const;
-  /// Where this rank sees what `owner` (a rank of the World) named by `word`, `offset` bytes on. The pages are mapped
-  /// ahead of use. nullptr where that reaches beyond the heap.
+  /// Where this rank sees what `owner` (a rank of the World, on the same host) named by `word`, `offset` bytes on. The
+  /// pages are mapped ahead of use. nullptr where that reaches beyond the heap.
   std::byte* reach(int owner, uint64_t word, size_t offset, size_t bytes);
 
  private:
@@ -51,7 +54,7 @@ class PeerMemory {
     std::vector<bool> mapped;  // by grain: whether its pages are in this process's page table
   };
   int rank_ = 0;
-  std::vector<Heap> heaps_;  // by rank
+  std::vector<Heap> heaps_;  // by rank; without a region for ranks of other hosts
 };
 
 }  // namespace sixfold::comm

@@ -47,7 +47,7 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
     set_log_rank(rank);
     try {
       HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores,
-                                Topology::one_node(size)});
+                                Topology::one_node(size), Topology::one_node(size)});
       body(world);
     } catch (const std::exception& error) {
       abort.set(rank, error.what());

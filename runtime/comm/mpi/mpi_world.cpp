@@ -1,5 +1,5 @@
-// MpiWorld: ranks are processes that mpirun has started. MPI is used to find each other, and then only where asked for
-// (--comm mpi): our own collectives run over shared memory.
+// MpiWorld: ranks are processes that mpirun has started. MPI is used to find each other, and then for messages between
+// hosts (mpi_links.h); its collectives only where asked for (--comm mpi). Within a host our own run over shared memory.
 #include <mpi.h>
 #include <sys/random.h>
 
@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "runtime/comm/host/host_world.h"
+#include "runtime/comm/mpi/hosts.h"
 #include "runtime/comm/mpi/mpi_group.h"
+#include "runtime/comm/mpi/mpi_links.h"
 #include "runtime/comm/mpi/mpi_types.h"
 #include "runtime/comm/mpi/process_regions.h"
 #include "runtime/core/log.h"
@@ -39,22 +41,15 @@ uint64_t agree_on_job_word() {
   return job;
 }
 
-int ranks_on_this_host() {
-  MPI_Comm host = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
-  int size = 0;
-  check_mpi(MPI_Comm_size(host, &size), "MPI_Comm_size");
-  MPI_Comm_free(&host);
-  int smallest = 0;
-  check_mpi(MPI_Allreduce(&size, &smallest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
-  return smallest;
-}
-
-[[noreturn]] void end_job(AbortState* abort, int rank, const std::string& reason) {
+/// `abort`, `links`: nullptr as long as there are none.
+[[noreturn]] void end_job(AbortState* abort, MpiLinks* links, int rank, const std::string& reason) {
+  const auto end = std::chrono::steady_clock::now() + kGrace;
+  if (abort != nullptr) abort->set(rank, reason);
   // The same complaint of every rank, such as a wrong option, is said once.
   const bool said = abort != nullptr && abort->is_set() && abort->rank != rank && reason == abort->text;
   if (!said) log_error(reason);
-  std::this_thread::sleep_for(kGrace);
+  if (links != nullptr) links->announce();
+  std::this_thread::sleep_until(end);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();  // MPI_Abort does not return
 }
@@ -67,25 +62,29 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   set_log_rank(rank);
-  std::shared_ptr<SharedRegion> abort_region;  // outlives the catch below, which tells the others
+  // These outlive the catch below, which tells the others.
+  std::shared_ptr<SharedRegion> abort_region;
   AbortState* abort = nullptr;
+  std::unique_ptr<MpiLinks> links;
   try {
-    const int on_host = ranks_on_this_host();
-    if (on_host < size) {
-      throw ConfigError("ranks on several hosts: this version's worlds live on one host, which has at least " +
-                        std::to_string(on_host) + " of the " + std::to_string(size) + " ranks");
-    }
+    const Hosts found = find_hosts();
+    const Topology hosts = memory_hosts(options, found.topology);
     ProcessRegions regions(agree_on_job_word(), rank, options.timeout_s);
     check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // every socket is bound before the first message
-    std::vector<int> members;
-    for (int r = 0; r < size; ++r) members.push_back(r);
-    abort_region = regions.open("abort", sizeof(AbortState), members);
+    abort_region = regions.open("abort", sizeof(AbortState), hosts.ranks_of(hosts.node_of(rank)));
     abort = reinterpret_cast<AbortState*>(abort_region->data());
-    const bool oversubscribed = static_cast<unsigned>(on_host) > std::thread::hardware_concurrency();
+    if (hosts.spans_nodes()) links = std::make_unique<MpiLinks>(hosts, *abort);
+    if (found.topology.spans_nodes() && !options.emulate_links.empty()) {
+      throw ConfigError("--emulate-links " + options.emulate_links + ": the ranks are on " +
+                        std::to_string(found.topology.num_nodes()) +
+                        " hosts, whose clocks differ (allowed: ranks on one host)");
+    }
+    const bool oversubscribed = static_cast<unsigned>(found.num_on_machine) > std::thread::hardware_concurrency();
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
     {
-      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed, Topology::one_node(size)});
+      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed, found.topology, hosts, links.get(),
+                               links.get()});
       try {
         body(world);
       } catch (const std::exception& error) {
@@ -94,9 +93,10 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
       }
     }
     MPI_Pcontrol(0);
+    links.reset();
     MPI_Finalize();
   } catch (const std::exception& error) {
-    end_job(abort, rank, error.what());
+    end_job(abort, links.get(), rank, error.what());
   }
 }
 
