@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything in one go: installs what is missing, builds, runs all tests; then the unit tests once more under
-# AddressSanitizer + UndefinedBehaviorSanitizer and under ThreadSanitizer.
+# Everything in one go: installs what is missing, builds, runs all tests but those labelled exhaustive; then the unit
+# tests once more under AddressSanitizer + UndefinedBehaviorSanitizer, and those that run ranks under ThreadSanitizer.
 #
 #   tests/run.sh            all of it
 #   tests/run.sh default    one of default, asan, tsan
@@ -25,11 +25,13 @@ build_folder() {
   if [ "$1" = default ]; then echo build; else echo "build-$1"; fi
 }
 
-# Sanitizers watch the unit tests, which reach everything but the programs' own code.
+# Sanitizers watch the unit tests, which reach everything but the programs' own code; ThreadSanitizer only those that run
+# ranks or threads.
 for preset in ${1:-default asan tsan}; do
   case $preset in
     default) run_preset default all --label-exclude exhaustive ;;
-    asan | tsan) run_preset "$preset" unit_tests --label-exclude "programs|exhaustive" ;;
+    asan) run_preset "$preset" unit_tests --label-exclude "programs|exhaustive" ;;
+    tsan) run_preset "$preset" rank_tests --label-exclude "programs|exhaustive|pure" ;;
     *) echo "unknown: $preset (allowed: default, asan, tsan)" >&2; exit 2 ;;
   esac
 done

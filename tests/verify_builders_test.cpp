@@ -13,9 +13,7 @@ TEST_P(EveryBuilder, IsProvedCorrect) {
   const auto [primitive, algorithm] = GetParam();
   const bool rooted = has_root(primitive);
   const bool blocks = !rooted && primitive != Primitive::AllReduce;
-  std::vector<int> sizes = {32, 64};
-  for (int size = 1; size <= 17; ++size) sizes.push_back(size);
-  for (int size : sizes) {
+  for (int size : verified_sizes()) {
     const bool large = size > 17;
     const size_t n = static_cast<size_t>(size);
     std::vector<size_t> counts = {1, n, 2 * n + 3};

@@ -41,9 +41,7 @@ class OnNodes : public testing::TestWithParam<BuilderCase> {};
 
 TEST_P(OnNodes, IsProvedCorrect) {
   const auto [primitive, algorithm] = GetParam();
-  std::vector<int> sizes = {32, 64};
-  for (int size = 1; size <= 17; ++size) sizes.push_back(size);
-  for (int size : sizes) {
+  for (int size : verified_sizes()) {
     const bool large = size > 17, blocks = !has_root(primitive) && primitive != Primitive::AllReduce;
     const size_t n = static_cast<size_t>(size);
     std::vector<Topology> topologies = regular_topologies(size);
