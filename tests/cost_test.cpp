@@ -258,6 +258,23 @@ TEST(Cost, EqualsTheTextbooksForMessagesOfOneSlice) {
   EXPECT_NEAR(one_slice_us(make_call(Primitive::AllReduce, 8, 1000), Algorithm::Direct), 1 + 7 * 1.5, 1e-6);
 }
 
+// M nodes of n ranks, a network card for each: rings of parts S/n inside the node, of S/(nM) along each rail.
+TEST(Cost, HierarchicalEqualsTheSumOfItsRings) {
+  for (const auto& [m, n] : {std::pair{2, 2}, {2, 4}, {4, 2}, {4, 4}, {3, 3}, {1, 4}, {4, 1}}) {
+    const Topology topology = Topology::parse(std::to_string(m) + "x" + std::to_string(n), m * n);
+    Profile profile = micro_profile();
+    profile.num_rails = n;
+    const size_t count = static_cast<size_t>(m * n) * 1000;
+    const double part = m * 1.0, piece = 1.0;  // S/n and S/(nM) in units of 1000 bytes: us on the inner link
+    const double inside = 2 * (n - 1) * (1 + part) + (n - 1) * part / 2;
+    const double between = 2 * (m - 1) * (10 + 10 * piece) + (m - 1) * piece / 2;
+    EXPECT_NEAR(one_slice_us(make_call(Primitive::AllReduce, m * n, count, &topology),
+                             find_builder(Primitive::AllReduce, Algorithm::Hierarchical), profile),
+                inside + between, 0.01 * (inside + between))
+        << m << "x" << n;
+  }
+}
+
 // ---- Large cases ---------------------------------------------------------------------------------------------------
 
 TEST(Cost, CountsTheBytesThatTheFormulasPredict) {

@@ -7,6 +7,7 @@
 #include "runtime/comm/host/choice.h"
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/comm/observe/profile_file.h"
+#include "runtime/comm/schedule/closed_form.h"
 #include "runtime/comm/schedule/cost.h"
 #include "runtime/comm/schedule/describe.h"
 #include "runtime/comm/schedule/verify.h"
@@ -65,6 +66,33 @@ CostReport predict(const PerfOptions& o, const Topology& topology, Algorithm alg
                   dtype_bytes(parse_dtype(o.dtype)), pass_count, profile_of(o.world));
 }
 
+namespace {
+
+// Schedules of more ranks fill the screen and say nothing new.
+constexpr int kMaxListedRanks = 64;
+
+/// By simulation, or by closed form where that would take too long.
+void print_prediction(const Call& call, Algorithm algorithm, const PerfOptions& o) {
+  const Topology& topology = *call.topology;
+  const Profile profile = profile_of(o.world);
+  if (topology.ranks_per_node() == 0) throw ConfigError("--explain: nodes of different size (allowed: NODESxRANKS)");
+  CostQuery query;
+  query.primitive = call.primitive;
+  query.algorithm = algorithm;
+  query.num_nodes = topology.num_nodes();
+  query.ranks_per_node = topology.ranks_per_node();
+  query.count = call.count;
+  query.element_bytes = dtype_bytes(parse_dtype(o.dtype));
+  query.links = {o.world.links.num_slots, o.world.links.slot_bytes};
+  const Prediction prediction = predict_seconds(query, profile);
+  std::printf("%s by %s, %zu elements of %s on %d nodes of %d ranks: %.1f us on profile %s (%s)\n", o.op.c_str(),
+              std::string(algorithm_name(algorithm)).c_str(), call.count, o.dtype.c_str(), query.num_nodes,
+              query.ranks_per_node, prediction.seconds * 1e6, profile.name.c_str(),
+              prediction.simulated ? "simulated" : "closed form");
+}
+
+}  // namespace
+
 void explain(const PerfOptions& o) {
   const int size = planned_world_size(o.world);
   const Topology topology =
@@ -79,6 +107,7 @@ void explain(const PerfOptions& o) {
     const size_t bytes = operation_bytes(call.primitive, call.count, size, element_bytes);
     algorithm = select(call.primitive, bytes, topology, false, choice.table_for(topology).rows);
   }
+  if (size > kMaxListedRanks) return print_prediction(call, algorithm, o);
   const Builder builder = find_builder(call.primitive, algorithm);
   const size_t pass_count = max_pass_count(call.primitive, algorithm, size, call.step_capacity, call.count, &topology);
   call.pass_count = std::min(pass_count, call.count);

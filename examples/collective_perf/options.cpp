@@ -72,7 +72,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   if (o.root < 0 || o.root >= num_ranks) {
     throw ConfigError("--root " + std::to_string(o.root) + ": allowed are 0 to " + std::to_string(num_ranks - 1));
   }
-  if (o.min_bytes > o.max_bytes) {
+  if (o.min_bytes > o.max_bytes && !o.explain) {
     throw ConfigError("--min-bytes " + std::to_string(o.min_bytes) + ": allowed are 1 to --max-bytes, that is " +
                       std::to_string(o.max_bytes));
   }
@@ -83,7 +83,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
     throw ConfigError("--redop " + o.redop + " of --dtype " + o.dtype + ": allowed are sum, min, max, prod");
   }
   o.world.backend = comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
-  comm::check_world_options(o.world);
+  if (!o.explain) comm::check_world_options(o.world);  // which asks for what can be started
   return {o, 0};
 }
 
