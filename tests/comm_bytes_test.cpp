@@ -116,13 +116,14 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
         comm::PeerMemory no_heaps;
         comm::GroupLinks links({comm::Topology::one_node(2), region, nullptr}, rank, {0, 1}, options, memory, no_heaps,
                                nullptr);
-        std::vector<std::byte> scratch, accum;
+        comm::Workspace workspace;
+        const comm::Fail fail = [](const std::string& reason) { throw CommError(reason); };
         std::vector<float> in(100, static_cast<float>(rank)), out(200);
         comm::Call mine = call;
         mine.rank = rank;
-        comm::ScheduleRun run(
-            links, mine, source, 100, 0, {call.primitive, DType::F32, ReduceOp::Sum, Algorithm::Ring, 0, 100},
-            {in.data(), out.data(), &scratch, &accum}, [](const std::string& reason) { throw CommError(reason); });
+        const comm::Plan plan(mine, source, 100);
+        comm::ScheduleRun run(links, plan, 0, {call.primitive, DType::F32, ReduceOp::Sum, Algorithm::Ring, 0, 100},
+                              in.data(), out.data(), workspace, fail);
         while (!run.done()) {
           if (!run.advance()) std::this_thread::yield();
         }

@@ -235,7 +235,8 @@ Work Communicator::all_to_all(ConstBuf in, Buf out, std::span<const size_t> send
   counts.out = exchange->announced.data();
   counts.count = 1;
   counts.dtype = DType::I64;
-  counts.tag = options.tag + ".counts";
+  const std::string tag = options.tag + ".counts";
+  counts.tag = tag;
   backend_->start(counts);
   c.check = [exchange] { return exchange->problem(); };  // keeps the buffers, too
   return Work(backend_->start(c));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/host/work.h"
@@ -26,7 +27,7 @@ struct Collective {
   /// Called when the operation starts, after those issued before it; returns what is wrong, or nothing.
   std::function<std::string()> check;
   Algorithm algorithm = Algorithm::Auto;
-  std::string tag;
+  std::string_view tag;  // valid during the call that starts the operation
 
   /// What builders and formulas want to know of it, but for pass fields.
   Call call(int rank, const Topology& topology) const {

@@ -4,67 +4,42 @@
 
 namespace sixfold::comm {
 
-ScheduleRun::ScheduleRun(GroupLinks& links, const Call& call, ScheduleSource source, size_t max_pass_count,
-                         uint64_t sequence, const Signature& signature, const ExecutionBuffers& buffers, Fail fail)
+ScheduleRun::ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence, const Signature& signature,
+                         const void* input, void* output, Workspace& workspace, const Fail& fail)
     : links_(links),
-      call_(call),
-      source_(std::move(source)),
-      max_pass_count_(max_pass_count),
+      plan_(plan),
       sequence_(sequence),
       signature_(signature),
       signature_words_(signature.pack()),
-      buffers_(buffers),
-      fail_(std::move(fail)),
+      input_(input),
+      output_(output),
+      workspace_(workspace),
+      fail_(fail),
       element_bytes_(dtype_bytes(signature.dtype)),
       accum_bytes_(dtype_bytes(kernels::accum_dtype(signature.dtype))),
-      slice_elements_(links.options().slot_bytes / element_bytes_) {
-  if (num_passes() == 0) {
-    done_ = true;
-    return;
-  }
-  cursors_.resize(static_cast<size_t>(pass(0).schedule.num_channels));
+      slice_elements_(links.options().slot_bytes / element_bytes_),
+      done_(plan.num_passes() == 0) {
+  SIXFOLD_CHECK_LE(plan.num_channels(), kNumScheduleChannels, "channels of a schedule");
 }
 
-size_t ScheduleRun::num_passes() const {
-  return (call_.count + max_pass_count_ - 1) / max_pass_count_;
-}
-
-ScheduleRun::Pass& ScheduleRun::pass(size_t index) {
-  while (first_pass_ + passes_.size() <= index) {
-    Call call = call_;
-    call.pass_offset = (first_pass_ + passes_.size()) * max_pass_count_;
-    call.pass_count = std::min(max_pass_count_, call_.count - call.pass_offset);
-    Pass next;
-    next.schedule = source_(call);
-    next.slices_done.assign(next.schedule.steps.size(), 0);
-    const auto grow = [](std::vector<std::byte>& buffer, size_t bytes) {
-      if (buffer.size() < bytes) buffer.resize(bytes);
-    };
-    // The first pass is the largest, so these do not move once slices point into them.
-    grow(*buffers_.scratch, next.schedule.scratch_count * element_bytes_);
-    grow(*buffers_.accum, next.schedule.accum_count * accum_bytes_);
-    passes_.push_back(std::move(next));
-  }
-  return passes_[index - first_pass_];
-}
-
-void ScheduleRun::retire_passes() {
-  size_t oldest = num_passes();
-  for (const Cursor& cursor : cursors_) {
-    if (!cursor.done) oldest = std::min(oldest, cursor.pass);
-  }
-  for (; first_pass_ < oldest && !passes_.empty(); ++first_pass_) passes_.pop_front();
+/// Not before the run's turn: the run before it uses the workspace.
+void ScheduleRun::begin() {
+  const auto grow = [](std::vector<std::byte>& buffer, size_t bytes) {
+    if (buffer.size() < bytes) buffer.resize(bytes);
+  };
+  grow(workspace_.scratch, plan_.scratch_count() * element_bytes_);
+  grow(workspace_.accum, plan_.accum_count() * accum_bytes_);
+  workspace_.draining.clear();
+  begun_ = true;
 }
 
 bool ScheduleRun::settle(int channel, Cursor& cursor) {
-  while (cursor.pass < num_passes()) {
-    const Pass& current = pass(cursor.pass);
-    for (; cursor.step < current.schedule.steps.size(); ++cursor.step, cursor.slice = 0) {
-      const Step& step = current.schedule.steps[cursor.step];
+  for (; cursor.pass < plan_.num_passes(); ++cursor.pass, cursor.step = cursor.slice = 0) {
+    const std::vector<Step>& steps = plan_.pass(cursor.pass).schedule->steps;
+    for (; cursor.step < steps.size(); ++cursor.step, cursor.slice = 0) {
+      const Step& step = steps[cursor.step];
       if (step.channel == channel && cursor.slice * slice_elements_ < step.count()) return true;
     }
-    ++cursor.pass;
-    cursor.step = cursor.slice = 0;
   }
   cursor.done = true;
   return false;
@@ -72,47 +47,51 @@ bool ScheduleRun::settle(int channel, Cursor& cursor) {
 
 bool ScheduleRun::advance() {
   if (done_) return false;
+  if (!begun_) begin();
   bool moved = false, all_done = true;
-  for (size_t channel = 0; channel < cursors_.size(); ++channel) {
-    Cursor& cursor = cursors_[channel];
-    while (!cursor.done && advance_slice(static_cast<int>(channel), cursor)) moved = true;
+  for (int channel = 0; channel < plan_.num_channels(); ++channel) {
+    Cursor& cursor = cursors_[static_cast<size_t>(channel)];
+    while (!cursor.done && advance_slice(channel, cursor)) moved = true;
     all_done &= cursor.done;
   }
-  retire_passes();
   done_ = all_done && all_drained();
   return moved || done_;
 }
 
+bool ScheduleRun::is_done(const Cursor& cursor, const Schedule& schedule, size_t step) const {
+  // Steps of a channel run in order, so its cursor tells: it is at the first slice that is not done.
+  const Cursor& other = cursors_[static_cast<size_t>(schedule.steps[step].channel)];
+  if (other.done || other.pass != cursor.pass) return other.done || other.pass > cursor.pass;
+  return other.step > step || (other.step == step && other.slice > cursor.slice);
+}
+
 bool ScheduleRun::advance_slice(int channel, Cursor& cursor) {
   if (!settle(channel, cursor)) return false;
-  Pass& current = pass(cursor.pass);
-  const Step& step = current.schedule.steps[cursor.step];
-  if (step.after != kNoStep) {
-    const size_t awaited = static_cast<size_t>(step.after);
-    if (current.slices_done[awaited] <= cursor.slice) return false;
-  }
+  const Plan::Pass current = plan_.pass(cursor.pass);
+  const Step& step = current.schedule->steps[cursor.step];
+  if (step.after != kNoStep && !is_done(cursor, *current.schedule, static_cast<size_t>(step.after))) return false;
   if (step.recv_peer != kNoPeer && !GroupLinks::arrived(links_.from(step.recv_peer, channel))) return false;
   if (step.send_peer != kNoPeer && !links_.to(step.send_peer, channel).ready()) return false;
   const size_t offset = cursor.slice * slice_elements_;
-  move(step, offset, std::min(slice_elements_, step.count() - offset));
-  current.slices_done[cursor.step] = ++cursor.slice;
+  move(step, current.shift, offset, std::min(slice_elements_, step.count() - offset));
+  ++cursor.slice;
   settle(channel, cursor);
   return true;
 }
 
-void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
+void ScheduleRun::move(const Step& step, size_t shift, size_t offset, size_t count) {
   const size_t bytes = count * element_bytes_;
   RecvEnd* from = step.recv_peer == kNoPeer ? nullptr : &links_.from(step.recv_peer, step.channel);
   SendEnd* to = step.send_peer == kNoPeer ? nullptr : &links_.to(step.send_peer, step.channel);
 
   kernels::FusedOperands operands;
-  if (from != nullptr) operands.received = arrived(step, offset, bytes, *from);
+  if (from != nullptr) operands.received = arrived(step, shift, offset, bytes, *from);
   if (step.src.used) {
-    operands.local = address(step.src, offset);
+    operands.local = address(step.src, shift, offset);
     operands.local_is_accum = step.src.buffer == Buffer::Accum;
   }
   if (step.dst.used) {
-    operands.dst = address(step.dst, offset);
+    operands.dst = address(step.dst, shift, offset);
     operands.dst_is_accum = step.dst.buffer == Buffer::Accum;
   }
   if (step.reduce && from == nullptr) {
@@ -123,10 +102,10 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
     operands.local_is_accum = operands.dst_is_accum;
   }
   Target target;
-  if (to != nullptr) target = choose_target(step, offset, bytes, *to);
+  if (to != nullptr) target = choose_target(step, shift, offset, bytes, *to);
   operands.send = target.address;
   const bool scales = step.finish && signature_.op == ReduceOp::Avg;
-  const float scale = scales ? 1.0f / static_cast<float>(call_.size) : 1.0f;
+  const float scale = scales ? 1.0f / static_cast<float>(plan_.call().size) : 1.0f;
   if (operands.dst != nullptr || operands.send != nullptr) {
     kernels::fused_reduce(signature_.dtype, signature_.op, operands, count, scale);
   }
@@ -142,7 +121,8 @@ void ScheduleRun::move(const Step& step, size_t offset, size_t count) {
   if (from != nullptr) from->release();
 }
 
-ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to) {
+ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t shift, size_t offset, size_t bytes,
+                                               SendEnd& to) {
   if (!links_.shares_memory(step.send_peer)) {
     drain_at_end(to);
     return {to.slot(), kInSlot};
@@ -152,41 +132,44 @@ ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t offset, 
     // receiver to fetch, so that the receivers share the work.
     const bool fresh = step.recv_peer != kNoPeer;
     Target target;
-    const bool found = fresh ? land(step, offset, bytes, target) || lend(step, offset, bytes, to, target)
-                             : lend(step, offset, bytes, to, target) || land(step, offset, bytes, target);
+    const bool found = fresh ? land(step, shift, offset, bytes, target) || lend(step, shift, offset, bytes, to, target)
+                             : lend(step, shift, offset, bytes, to, target) || land(step, shift, offset, bytes, target);
     if (found) return target;
   }
   return {to.slot(), kInSlot};
 }
 
 void ScheduleRun::drain_at_end(SendEnd& to) {
-  if (std::find(draining_.begin(), draining_.end(), &to) == draining_.end()) draining_.push_back(&to);
+  if (std::find(workspace_.draining.begin(), workspace_.draining.end(), &to) == workspace_.draining.end())
+    workspace_.draining.push_back(&to);
 }
 
-bool ScheduleRun::lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target) {
+bool ScheduleRun::lend(const Step& step, size_t shift, size_t offset, size_t bytes, SendEnd& to, Target& target) {
   if (!step.stays) return false;
   // A value that is kept is lent where it is kept.
-  const uint64_t word = links_.word_of(address(step.dst.used ? step.dst : step.src, offset), bytes);
+  const uint64_t word = links_.word_of(address(step.dst.used ? step.dst : step.src, shift, offset), bytes);
   if (word == 0) return false;
   drain_at_end(to);
   target = {nullptr, word};
   return true;
 }
 
-bool ScheduleRun::land(const Step& step, size_t offset, size_t bytes, Target& target) {
+bool ScheduleRun::land(const Step& step, size_t shift, size_t offset, size_t bytes, Target& target) {
   if (!step.lands.used) return false;
   const uint64_t output = links_.signatures(step.send_peer).output_of(sequence_);
   if (output == 0) return false;
-  std::byte* landing = links_.reach(step.send_peer, output, (step.lands.offset + offset) * element_bytes_, bytes);
+  std::byte* landing =
+      links_.reach(step.send_peer, output, (step.lands.offset + shift + offset) * element_bytes_, bytes);
   target = {landing, kLanded};
   return landing != nullptr;
 }
 
-const std::byte* ScheduleRun::arrived(const Step& step, size_t offset, size_t bytes, const RecvEnd& from) {
+const std::byte* ScheduleRun::arrived(const Step& step, size_t shift, size_t offset, size_t bytes,
+                                      const RecvEnd& from) {
   const SlotHeader& header = from.header();
   check_arrived(step.recv_peer, header, bytes);
   if (header.place == kInSlot) return from.slot();
-  if (header.place == kLanded) return address(step.dst, offset);
+  if (header.place == kLanded) return address(step.dst, shift, offset);
   const std::byte* lent = links_.reach(step.recv_peer, header.place, 0, bytes);
   SIXFOLD_CHECK(lent != nullptr, "a peer lends what lies in its heap");
   return lent;
@@ -194,7 +177,7 @@ const std::byte* ScheduleRun::arrived(const Step& step, size_t offset, size_t by
 
 /// True when nobody reads in this rank's buffers any more, and all that goes to other hosts has left.
 bool ScheduleRun::all_drained() {
-  return std::all_of(draining_.begin(), draining_.end(), [](SendEnd* to) { return to->drained(); });
+  return std::all_of(workspace_.draining.begin(), workspace_.draining.end(), [](SendEnd* to) { return to->drained(); });
 }
 
 void ScheduleRun::check_arrived(int peer, const SlotHeader& header, size_t bytes) const {
@@ -211,17 +194,17 @@ void ScheduleRun::check_arrived(int peer, const SlotHeader& header, size_t bytes
         ")");
 }
 
-std::byte* ScheduleRun::address(const Slice& slice, size_t offset) const {
+std::byte* ScheduleRun::address(const Slice& slice, size_t shift, size_t offset) const {
   const size_t element = slice.offset + offset;
   switch (slice.buffer) {
     case Buffer::Input:
-      return static_cast<std::byte*>(const_cast<void*>(buffers_.input)) + element * element_bytes_;
+      return static_cast<std::byte*>(const_cast<void*>(input_)) + (element + shift) * element_bytes_;
     case Buffer::Output:
-      return static_cast<std::byte*>(buffers_.output) + element * element_bytes_;
+      return static_cast<std::byte*>(output_) + (element + shift) * element_bytes_;
     case Buffer::Scratch:
-      return buffers_.scratch->data() + element * element_bytes_;
+      return workspace_.scratch.data() + element * element_bytes_;
     case Buffer::Accum:
-      return buffers_.accum->data() + element * accum_bytes_;
+      return workspace_.accum.data() + element * accum_bytes_;
   }
   SIXFOLD_CHECK(false, "unknown buffer");
   return nullptr;

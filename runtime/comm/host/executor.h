@@ -10,23 +10,22 @@
 // all slices are staged.
 #pragma once
 
-#include <deque>
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/host/group_links.h"
+#include "runtime/comm/host/plan.h"
 
 namespace sixfold::comm {
 
-using ScheduleSource = std::function<Schedule(const Call&)>;
-
-/// The memory that a schedule works on.
-struct ExecutionBuffers {
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::vector<std::byte>* scratch = nullptr;  // grown to what a pass needs; owned by the group, reused by the next run
-  std::vector<std::byte>* accum = nullptr;
+/// What a run needs beside the caller's buffers. Owned by the group, reused by the next run.
+struct Workspace {
+  std::vector<std::byte> scratch, accum;  // grown to what a pass needs
+  // Links to wait for at the end: those whose receivers read in this rank's buffers, and those to other hosts, whose
+  // slots only leave while this rank takes part.
+  std::vector<SendEnd*> draining;
 };
 
 /// Throws CommError; owned by the group, which knows how to tell the other ranks.
@@ -34,10 +33,10 @@ using Fail = std::function<void(const std::string& reason)>;
 
 class ScheduleRun {
  public:
-  /// `call` without pass fields. max_pass_count as the function of that name gives it for this algorithm and slot size.
-  /// Messages carry `sequence` and `signature`; one that carries others, or another size, calls `fail`.
-  ScheduleRun(GroupLinks& links, const Call& call, ScheduleSource source, size_t max_pass_count, uint64_t sequence,
-              const Signature& signature, const ExecutionBuffers& buffers, Fail fail);
+  /// All references outlive the run, and no other run uses `workspace` meanwhile. Messages carry `sequence` and
+  /// `signature`; one that carries others, or another size, calls `fail`.
+  ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence, const Signature& signature, const void* input,
+              void* output, Workspace& workspace, const Fail& fail);
 
   /// Moves every slice that can move; true when any did.
   bool advance();
@@ -45,55 +44,47 @@ class ScheduleRun {
   uint64_t sent_bytes() const { return sent_bytes_; }
 
  private:
-  struct Pass {
-    Schedule schedule;
-    std::vector<size_t> slices_done;  // per step
-  };
   struct Cursor {
     size_t pass = 0, step = 0, slice = 0;
     bool done = false;
   };
 
-  size_t num_passes() const;
-  Pass& pass(size_t index);
-  void retire_passes();
+  void begin();
+  /// Whether slice `slice` of a step of another channel is done in the pass of `cursor`.
+  bool is_done(const Cursor& cursor, const Schedule& schedule, size_t step) const;
   /// Puts the cursor on the next step of its channel with slices left; false when the channel has none.
   bool settle(int channel, Cursor& cursor);
   bool advance_slice(int channel, Cursor& cursor);
-  void move(const Step& step, size_t offset, size_t count);
+  /// `offset` elements on from where the step's operands begin; `shift`, as in Plan::Pass.
+  void move(const Step& step, size_t shift, size_t offset, size_t count);
   /// Where a slice that is sent goes: to `address`, or nowhere, because it stays where it lies.
   struct Target {
     std::byte* address = nullptr;
     uint64_t place = kInSlot;  // as in SlotHeader
   };
 
-  Target choose_target(const Step& step, size_t offset, size_t bytes, SendEnd& to);
+  Target choose_target(const Step& step, size_t shift, size_t offset, size_t bytes, SendEnd& to);
   void drain_at_end(SendEnd& to);
-  bool lend(const Step& step, size_t offset, size_t bytes, SendEnd& to, Target& target);
-  bool land(const Step& step, size_t offset, size_t bytes, Target& target);
-  const std::byte* arrived(const Step& step, size_t offset, size_t bytes, const RecvEnd& from);
+  bool lend(const Step& step, size_t shift, size_t offset, size_t bytes, SendEnd& to, Target& target);
+  bool land(const Step& step, size_t shift, size_t offset, size_t bytes, Target& target);
+  const std::byte* arrived(const Step& step, size_t shift, size_t offset, size_t bytes, const RecvEnd& from);
   bool all_drained();
   void check_arrived(int peer, const SlotHeader& header, size_t bytes) const;
-  std::byte* address(const Slice& slice, size_t offset) const;
+  std::byte* address(const Slice& slice, size_t shift, size_t offset) const;
 
   GroupLinks& links_;
-  Call call_;
-  ScheduleSource source_;
-  size_t max_pass_count_;
+  const Plan& plan_;
   uint64_t sequence_;
   Signature signature_;
   std::array<uint64_t, 2> signature_words_;
-  ExecutionBuffers buffers_;
-  Fail fail_;
+  const void* input_;
+  void* output_;
+  Workspace& workspace_;
+  const Fail& fail_;
   size_t element_bytes_, accum_bytes_, slice_elements_;
-  std::deque<Pass> passes_;  // those that some channel has not left yet
-  size_t first_pass_ = 0;
-  std::vector<Cursor> cursors_;  // per channel
-  // Links to wait for at the end: those whose receivers read in this rank's buffers, and those to other hosts, whose
-  // slots only leave while this rank takes part.
-  std::vector<SendEnd*> draining_;
+  std::array<Cursor, kNumScheduleChannels> cursors_;
   uint64_t sent_bytes_ = 0;
-  bool done_ = false;
+  bool begun_ = false, done_ = false;
 };
 
 }  // namespace sixfold::comm

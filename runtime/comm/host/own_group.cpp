@@ -5,36 +5,39 @@
 #include <tuple>
 
 #include "runtime/comm/host/p2p_run.h"
-#include "runtime/comm/observe/predict.h"
 #include "runtime/comm/schedule/describe.h"
-#include "runtime/comm/schedule/select.h"
 #include "runtime/core/log.h"
 
 namespace sixfold::comm {
 
-/// A collective under way: the run, and its line in the communication table.
+/// A collective under way: the run, and its line in the communication table. Serves one collective after the other.
 class CollectiveWork final : public WorkState {
  public:
-  CollectiveWork(OwnGroup& group, CommRow& row, std::string description)
-      : WorkState(group.context().engine, row), group_(group), description_(std::move(description)) {}
+  CollectiveWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
 
-  /// `output_word` names the Output for peers, once the run moves. `collective` is kept as long as it does.
-  void set_run(std::unique_ptr<ScheduleRun> run, const Collective& collective, uint64_t sequence,
-               uint64_t output_word) {
-    run_ = std::move(run);
-    collective_ = collective;
+  void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, GroupLinks& links,
+             Workspace& workspace, const Fail& fail) {
+    plan_ = std::move(plan);
+    set_row(plan_->row);
+    check_ = c.check;
     sequence_ = sequence;
-    output_word_ = output_word;
+    output_word_ = links.word_of(c.out, plan_->output_bytes);
+    run_.emplace(links, plan_->plan, sequence, plan_->signature, c.in, c.out, workspace, fail);
+    start_ = 0;
+    done_ = false;
   }
   bool done() const override { return done_; }
-  std::string describe() const override { return description_; }
+  std::string describe() const override {
+    return std::string(primitive_name(plan_->signature.primitive)) + " #" + std::to_string(sequence_) + " (" +
+           plan_->tag + ") of group " + group_.key();
+  }
   std::string diagnose() const override { return group_.diagnose(); }
 
   bool advance() {
     if (start_ == 0) {
       start_ = seconds_now();
-      const std::string problem = collective_.check ? collective_.check() : std::string();
-      if (!problem.empty()) group_.fail(description_, problem);
+      const std::string problem = check_ ? check_() : std::string();
+      if (!problem.empty()) group_.fail(describe(), problem);
       group_.publish_output(sequence_, output_word_);
     }
     const bool moved = run_->advance();
@@ -42,19 +45,19 @@ class CollectiveWork final : public WorkState {
     row().seconds += seconds_now() - start_;
     row().sent_bytes += run_->sent_bytes();
     run_.reset();
-    collective_ = {};
+    check_ = nullptr;
     done_ = true;
     return true;
   }
 
  private:
   OwnGroup& group_;
-  std::string description_;
-  std::unique_ptr<ScheduleRun> run_;
-  Collective collective_;
+  std::shared_ptr<const GroupPlan> plan_;
+  std::optional<ScheduleRun> run_;
+  std::function<std::string()> check_;  // as Collective::check
   uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
-  bool done_ = false;
+  bool done_ = true;
 };
 
 /// Sends and receives that were issued together.
@@ -106,7 +109,10 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
-             context.pacer) {
+             context.pacer),
+      plans_({rank, topology_, table_.rows, context.engine.table(), context.links, context.algorithm,
+              context.deterministic}),
+      fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }) {
   context_.engine.add(*this);
   if (context_.debug && rank == 0) {
     log_info("group " + key_ + " of " + std::to_string(size()) + " ranks\n" + describe_group(topology_) +
@@ -129,77 +135,25 @@ OwnGroup::~OwnGroup() {
   context_.engine.remove(*this);
 }
 
-Algorithm OwnGroup::choose(const Collective& c) const {
-  // All ranks must choose alike: of an AllToAll with counts per peer each knows its own part only.
-  const bool known = !c.counts || c.primitive != Primitive::AllToAll;
-  const size_t bytes = known ? operation_bytes(c.call(rank(), topology_), dtype_bytes(c.dtype)) : 0;
-  const Algorithm automatic = select(c.primitive, bytes, topology_, context_.deterministic, table_.rows);
-  if (context_.deterministic) return automatic;
-  if (c.algorithm != Algorithm::Auto) return c.algorithm;
-  // The World's default names one algorithm for all primitives; those that it does not exist for keep the automatic
-  // one.
-  const bool usable = context_.algorithm != Algorithm::Auto && applies(c, context_.algorithm);
-  return usable ? context_.algorithm : automatic;
-}
-
-bool OwnGroup::applies(const Collective& c, Algorithm algorithm) const {
-  return builder_applies(c.primitive, algorithm, &topology_) && (!c.counts || supports_counts(c.primitive, algorithm));
-}
-
-void OwnGroup::check_applies(const Collective& c, Algorithm algorithm) const {
-  if (applies(c, algorithm)) return;
-  std::string allowed = "auto";
-  for (Algorithm other : kAlgorithms) {
-    if (applies(c, other)) allowed += ", " + std::string(algorithm_name(other));
+std::shared_ptr<CollectiveWork> OwnGroup::idle_work(CommRow& row) {
+  for (const auto& work : works_) {
+    if (work.use_count() == 1) return work;  // nobody waits for what it did last
   }
-  throw ConfigError("algorithm '" + std::string(algorithm_name(algorithm)) + "' for " +
-                    std::string(primitive_name(c.primitive)) + (c.counts ? " with counts per rank" : "") +
-                    " in a group on " + topology_.to_string() + ": allowed are " + allowed);
+  return works_.emplace_back(std::make_shared<CollectiveWork>(*this, row));
 }
-
-namespace {
-
-/// What all ranks must agree on. Of counts per rank the signature holds a hash, in the place of the root; those of an
-/// AllToAll, of which each rank knows its own only, have been compared before.
-Signature signature_of(const Collective& c, Algorithm algorithm) {
-  Signature signature{c.primitive, c.dtype, c.op, algorithm, c.root, c.count};
-  if (!c.counts) return signature;
-  if (c.primitive == Primitive::AllToAll) {
-    signature.count = 0;
-    return signature;
-  }
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (size_t count : *c.counts) hash = (hash ^ count) * 0x100000001b3u;
-  signature.root = static_cast<int32_t>((hash ^ hash >> 32) & 0x7fffffff);
-  return signature;
-}
-
-}  // namespace
 
 std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   context_.engine.check_abort();
-  const Algorithm algorithm = choose(c);
-  check_applies(c, algorithm);
+  std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
   const uint64_t sequence = next_sequence_++;
-  const Signature signature = signature_of(c, algorithm);
-  links_.signatures(rank()).publish(sequence, signature);
-
-  const size_t element_bytes = dtype_bytes(c.dtype);
-  Call call = c.call(rank(), topology_);
-  CommRow& row = context_.engine.table().row(c.tag, c.primitive, algorithm, "own", size());
+  links_.signatures(rank()).publish(sequence, plan->signature);
+  CommRow& row = plan->row;
   ++row.calls;
-  row.bytes += operation_bytes(call, element_bytes);
-  row.predicted_sent_bytes += predicted_sent_elements(algorithm, call) * static_cast<double>(element_bytes);
+  row.bytes += plan->bytes;
+  row.predicted_sent_bytes += plan->predicted_sent_bytes;
 
-  const std::string what =
-      std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + c.tag + ") of group " + key_;
-  auto work = std::make_shared<CollectiveWork>(*this, row, what);
-  call.step_capacity = static_cast<size_t>(context_.links.num_slots - 1) * (context_.links.slot_bytes / element_bytes);
-  const size_t pass_count = max_pass_count(c.primitive, algorithm, size(), call.step_capacity, c.count, &topology_);
-  auto run = std::make_unique<ScheduleRun>(links_, call, find_builder(c.primitive, algorithm), pass_count, sequence,
-                                           signature, ExecutionBuffers{c.in, c.out, &scratch_, &accum_},
-                                           [this, what](const std::string& reason) { fail(what, reason); });
-  work->set_run(std::move(run), c, sequence, links_.word_of(c.out, output_count(call) * element_bytes));
+  std::shared_ptr<CollectiveWork> work = idle_work(row);
+  work->begin(std::move(plan), c, sequence, links_, workspace_, fail_collective_);
   collectives_.push_back(work);
   const double start = seconds_now();
   poll();
@@ -248,7 +202,7 @@ bool OwnGroup::advance() {
   while (!collectives_.empty()) {
     moved |= collectives_.front()->advance();
     if (!collectives_.front()->done()) break;
-    collectives_.pop_front();
+    collectives_.erase(collectives_.begin());
   }
   if (transfers_under_way_ == 0) return moved;
   for (auto& [key, queue] : lanes_) {

@@ -6,7 +6,9 @@
 
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/choice.h"
+#include "runtime/comm/host/executor.h"
 #include "runtime/comm/host/group_links.h"
+#include "runtime/comm/host/group_plans.h"
 #include "runtime/comm/host/progress.h"
 
 namespace sixfold::comm {
@@ -60,10 +62,8 @@ class OwnGroup final : public GroupBackend, public Progressable {
  private:
   struct LaneQueue;
 
-  Algorithm choose(const Collective& collective) const;
-  bool applies(const Collective& collective, Algorithm algorithm) const;
-  /// Throws ConfigError with the algorithms that do.
-  void check_applies(const Collective& collective, Algorithm algorithm) const;
+  /// One that serves no operation, and that nobody holds.
+  std::shared_ptr<CollectiveWork> idle_work(CommRow& row);
   bool advance();
   LaneQueue& lane(const P2p& transfer);
 
@@ -72,11 +72,15 @@ class OwnGroup final : public GroupBackend, public Progressable {
   Topology topology_;
   const AlgorithmChoice::Table& table_;
   GroupLinks links_;
-  std::deque<std::shared_ptr<CollectiveWork>> collectives_;  // only the front one moves: operations start in order
+  GroupPlans plans_;
+  std::vector<std::shared_ptr<CollectiveWork>> works_;  // all that were ever under way at a time; reused
+  // In the order of issue, few at a time; only the front one moves.
+  std::vector<std::shared_ptr<CollectiveWork>> collectives_;
+  Workspace workspace_;  // of the front one
+  Fail fail_collective_;
   uint64_t next_sequence_ = 0;
   std::map<std::tuple<P2p::Kind, int, int>, LaneQueue> lanes_;  // by kind, peer, lane
   size_t transfers_under_way_ = 0;
-  std::vector<std::byte> scratch_, accum_;
   int num_splits_ = 0;
 };
 

@@ -18,7 +18,7 @@ inline void cpu_pause() {
 #endif
 }
 
-constexpr int kSpins = 2000;             // some 40 us of pauses: longer than most messages take
+constexpr int kSpins = 256;              // some 5 to 15 us of pauses: longer than most small messages take
 constexpr int kYields = 20000;           // then some 20 ms of yields
 constexpr double kDiagnoseEvery = 0.25;  // seconds without movement between two looks for a mismatch
 }  // namespace

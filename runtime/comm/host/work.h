@@ -10,7 +10,7 @@ class ProgressEngine;
 class WorkState {
  public:
   /// `engine` drives the operation and outlives it; `row` is where its time is counted.
-  WorkState(ProgressEngine& engine, CommRow& row) : engine_(engine), row_(row) {}
+  WorkState(ProgressEngine& engine, CommRow& row) : engine_(engine), row_(&row) {}
   virtual ~WorkState() = default;
   WorkState(const WorkState&) = delete;
   WorkState& operator=(const WorkState&) = delete;
@@ -23,11 +23,15 @@ class WorkState {
   virtual std::string diagnose() const = 0;
 
   ProgressEngine& engine() const { return engine_; }
-  CommRow& row() const { return row_; }
+  CommRow& row() const { return *row_; }
+
+ protected:
+  /// For an object that serves one operation after the other.
+  void set_row(CommRow& row) { row_ = &row; }
 
  private:
   ProgressEngine& engine_;
-  CommRow& row_;
+  CommRow* row_;
 };
 
 }  // namespace sixfold::comm

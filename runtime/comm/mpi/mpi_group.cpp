@@ -167,15 +167,16 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   if (c.check) {  // of what an operation before this one has brought
     while (WorkState* before = outstanding()) engine_.wait(*before);
     const std::string problem = c.check();
-    if (!problem.empty()) engine_.fail(std::string(primitive_name(c.primitive)) + " (" + c.tag + "): " + problem);
+    if (!problem.empty())
+      engine_.fail(std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + "): " + problem);
   }
   const size_t element_bytes = dtype_bytes(c.dtype);
   const Call call = c.call(rank_, topology_);
-  CommRow& row = engine_.table().row(c.tag, c.primitive, Algorithm::Auto, "mpi", size_);
+  CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   ++row.calls;
   row.bytes += operation_bytes(call, element_bytes);
-  auto work =
-      std::make_shared<MpiWork>(engine_, row, std::string(primitive_name(c.primitive)) + " (" + c.tag + ") by MPI");
+  auto work = std::make_shared<MpiWork>(
+      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
   const double start = seconds_now();
   const int count = mpi_count(c.count);
 
