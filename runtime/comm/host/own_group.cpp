@@ -60,20 +60,23 @@ class CollectiveWork final : public WorkState {
   bool done_ = true;
 };
 
-/// Sends and receives that were issued together.
+/// Sends and receives that were issued together. Serves one batch after the other.
 class TransferWork final : public WorkState {
  public:
-  TransferWork(OwnGroup& group, CommRow& row, std::string description, size_t num_parts)
-      : WorkState(group.context().engine, row), description_(std::move(description)), num_left_(num_parts) {}
+  TransferWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
 
+  void begin(CommRow& row, size_t num_parts) {
+    set_row(row);
+    num_left_ = num_parts;
+  }
   bool done() const override { return num_left_ == 0; }
-  std::string describe() const override { return description_; }
+  std::string describe() const override { return group_.describe_transfer(*this); }
   std::string diagnose() const override { return "the peer has not matched it"; }
   void part_done() { --num_left_; }
 
  private:
-  std::string description_;
-  size_t num_left_;
+  OwnGroup& group_;
+  size_t num_left_ = 0;
 };
 
 /// Messages of one peer, direction and lane, in order; only the front one moves.
@@ -86,6 +89,9 @@ struct OwnGroup::LaneQueue {
   };
   uint64_t next_sequence = 0;
   std::deque<Entry> entries;
+  // The row of the tag that was used last.
+  std::string tag;
+  CommRow* row = nullptr;
 };
 
 namespace {
@@ -112,7 +118,8 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
              context.pacer),
       plans_({rank, topology_, table_.rows, context.engine.table(), context.links, context.algorithm,
               context.deterministic}),
-      fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }) {
+      fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }),
+      fail_transfer_([this](const std::string& reason) { fail("group " + key_, reason); }) {
   context_.engine.add(*this);
   if (context_.debug && rank == 0) {
     log_info("group " + key_ + " of " + std::to_string(size()) + " ranks\n" + describe_group(topology_) +
@@ -135,12 +142,18 @@ OwnGroup::~OwnGroup() {
   context_.engine.remove(*this);
 }
 
-std::shared_ptr<CollectiveWork> OwnGroup::idle_work(CommRow& row) {
-  for (const auto& work : works_) {
-    if (work.use_count() == 1) return work;  // nobody waits for what it did last
+namespace {
+
+/// One of `works` that serves no operation and that nobody waits for any more, or a new one.
+template <typename Work>
+std::shared_ptr<Work> idle_work(std::vector<std::shared_ptr<Work>>& works, OwnGroup& group, CommRow& row) {
+  for (const auto& work : works) {
+    if (work.use_count() == 1) return work;
   }
-  return works_.emplace_back(std::make_shared<CollectiveWork>(*this, row));
+  return works.emplace_back(std::make_shared<Work>(group, row));
 }
+
+}  // namespace
 
 std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   context_.engine.check_abort();
@@ -152,7 +165,7 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   row.bytes += plan->bytes;
   row.predicted_sent_bytes += plan->predicted_sent_bytes;
 
-  std::shared_ptr<CollectiveWork> work = idle_work(row);
+  std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, row);
   work->begin(std::move(plan), c, sequence, links_, workspace_, fail_collective_);
   collectives_.push_back(work);
   const double start = seconds_now();
@@ -165,29 +178,45 @@ OwnGroup::LaneQueue& OwnGroup::lane(const P2p& transfer) {
   return lanes_[{transfer.kind, transfer.peer, transfer.options.lane}];
 }
 
+CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
+  if (queue.row == nullptr || queue.tag != transfer.options.tag) {
+    const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
+    queue.tag = transfer.options.tag;
+    queue.row = &context_.engine.table().row(queue.tag, primitive, Algorithm::Auto, "own", size());
+  }
+  return *queue.row;
+}
+
 std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
   context_.engine.check_abort();
   std::shared_ptr<TransferWork> work;
   for (const P2p& transfer : transfers) {
-    const bool sends = transfer.kind == P2p::Kind::Send;
     LaneQueue& queue = lane(transfer);
-    const uint64_t sequence = queue.next_sequence++;
     const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
-    CommRow& row = context_.engine.table().row(transfer.options.tag, sends ? Primitive::Send : Primitive::Recv,
-                                               Algorithm::Auto, "own", size());
+    CommRow& row = row_of(queue, transfer);
     ++row.calls;
     row.bytes += bytes;
-    row.predicted_sent_bytes += sends ? static_cast<double>(bytes) : 0.0;
-    const std::string what = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
-                             " #" + std::to_string(sequence) + " (" + transfer.options.tag + ") of group " + key_;
-    if (!work) work = std::make_shared<TransferWork>(*this, row, what, transfers.size());
+    row.predicted_sent_bytes += transfer.kind == P2p::Kind::Send ? static_cast<double>(bytes) : 0.0;
+    if (!work) {
+      work = idle_work(transfer_works_, *this, row);
+      work->begin(row, transfers.size());
+    }
     queue.entries.push_back(
-        {P2pRun(links_, transfer, sequence, [this, what](const std::string& reason) { fail(what, reason); }), work,
-         &row, seconds_now()});
+        {P2pRun(links_, transfer, queue.next_sequence++, fail_transfer_), work, &row, seconds_now()});
     ++transfers_under_way_;
   }
   poll();
   return work;
+}
+
+std::string OwnGroup::describe_transfer(const TransferWork& work) const {
+  std::string text;
+  for (const auto& [key, queue] : lanes_) {
+    for (const LaneQueue::Entry& entry : queue.entries) {
+      if (entry.work.get() == &work) text += (text.empty() ? "" : " and ") + entry.run.describe();
+    }
+  }
+  return text + " of group " + key_;
 }
 
 bool OwnGroup::poll() {

@@ -54,6 +54,8 @@ class OwnGroup final : public GroupBackend, public Progressable {
   /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.
   std::string diagnose();
   [[noreturn]] void fail(const std::string& what, const std::string& reason);
+  /// What of `work` is still under way.
+  std::string describe_transfer(const TransferWork& work) const;
   /// Lets peers write to the Output of the collective that is about to move.
   void publish_output(uint64_t sequence, uint64_t word) { links_.signatures(rank()).publish_output(sequence, word); }
   HostContext& context() { return context_; }
@@ -62,10 +64,9 @@ class OwnGroup final : public GroupBackend, public Progressable {
  private:
   struct LaneQueue;
 
-  /// One that serves no operation, and that nobody holds.
-  std::shared_ptr<CollectiveWork> idle_work(CommRow& row);
   bool advance();
   LaneQueue& lane(const P2p& transfer);
+  CommRow& row_of(LaneQueue& queue, const P2p& transfer);
 
   HostContext& context_;
   std::string key_;
@@ -76,8 +77,9 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::vector<std::shared_ptr<CollectiveWork>> works_;  // all that were ever under way at a time; reused
   // In the order of issue, few at a time; only the front one moves.
   std::vector<std::shared_ptr<CollectiveWork>> collectives_;
-  Workspace workspace_;  // of the front one
-  Fail fail_collective_;
+  Workspace workspace_;                                        // of the front one
+  std::vector<std::shared_ptr<TransferWork>> transfer_works_;  // reused as works_ are
+  Fail fail_collective_, fail_transfer_;
   uint64_t next_sequence_ = 0;
   std::map<std::tuple<P2p::Kind, int, int>, LaneQueue> lanes_;  // by kind, peer, lane
   size_t transfers_under_way_ = 0;

@@ -12,11 +12,11 @@ size_t capacity_of(const LinkOptions& options) {
 }
 }  // namespace
 
-P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail fail)
+P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const Fail& fail)
     : links_(links),
       transfer_(transfer),
       sequence_(sequence),
-      fail_(std::move(fail)),
+      fail_(fail),
       total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)),
       lends_(is_send() && links.shares_memory(transfer.peer) && total_bytes_ > capacity_of(links.options()) &&
              links.word_of(transfer.buf.data, total_bytes_) != 0),
@@ -25,6 +25,11 @@ P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail f
 Signature P2pRun::signature() const {
   // Both sides name it a send, so that the two signatures of a matching pair are equal.
   return {Primitive::Send, transfer_.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer_.buf.count};
+}
+
+std::string P2pRun::describe() const {
+  return std::string(is_send() ? "send to" : "recv from") + " rank " + std::to_string(transfer_.peer) + " #" +
+         std::to_string(sequence_) + " (" + transfer_.options.tag + ")";
 }
 
 bool P2pRun::advance() {
@@ -60,9 +65,10 @@ bool P2pRun::advance_recv() {
   const SlotHeader& header = from.header();
   const auto words = signature().pack();
   if (header.sequence != sequence_ || header.signature[0] != words[0] || header.signature[1] != words[1]) {
-    fail_("rank " + std::to_string(transfer_.peer) + " of the group sent message #" + std::to_string(header.sequence) +
-          " (" + to_string(Signature::unpack({header.signature[0], header.signature[1]})) +
-          "), this rank receives message #" + std::to_string(sequence_) + " (" + to_string(signature()) + ")");
+    fail_(describe() + ": rank " + std::to_string(transfer_.peer) + " of the group sent message #" +
+          std::to_string(header.sequence) + " (" +
+          to_string(Signature::unpack({header.signature[0], header.signature[1]})) + "), this rank receives message #" +
+          std::to_string(sequence_) + " (" + to_string(signature()) + ")");
   }
   const std::byte* data =
       header.place == kInSlot ? from.slot() : links_.reach(transfer_.peer, header.place, 0, header.bytes);

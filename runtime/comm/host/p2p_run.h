@@ -9,8 +9,9 @@ namespace sixfold::comm {
 class P2pRun {
  public:
   /// `sequence` counts the messages of this link (peer, direction, lane). An arriving message of another count or dtype
-  /// calls `fail`. A message of count 0 is one empty slot, so that it keeps its place among the others.
-  P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, Fail fail);
+  /// calls `fail`, which outlives the run. A message of count 0 is one empty slot, so that it keeps its place among the
+  /// others.
+  P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const Fail& fail);
   bool advance();
   bool done() const { return done_; }
   bool is_send() const { return transfer_.kind == P2p::Kind::Send; }
@@ -18,6 +19,8 @@ class P2pRun {
   uint64_t sequence() const { return sequence_; }
   uint64_t sent_bytes() const { return is_send() ? moved_bytes_ : 0; }
   Signature signature() const;
+  /// "send to rank 3 #17 (pp.activation)"
+  std::string describe() const;
 
  private:
   bool advance_send();
@@ -27,7 +30,7 @@ class P2pRun {
   GroupLinks& links_;
   P2p transfer_;
   uint64_t sequence_;
-  Fail fail_;
+  const Fail& fail_;
   size_t total_bytes_;
   bool lends_;   // the receiver reads in the sender's buffer
   bool drains_;  // a send that is done when its link is drained, as in executor.h
