@@ -23,26 +23,43 @@ Profile profile_of(const WorldOptions& world) {
   return load_profile(world.profile.empty() ? "host" : world.profile);
 }
 
-void print_totals(const Call& call, Algorithm algorithm, const PerfOptions& o, size_t element_bytes) {
-  const LinkShape links{o.world.links.num_slots, o.world.links.slot_bytes};
-  const Builder builder = find_builder(call.primitive, algorithm);
-  if (call.size <= kMaxVerifyRanks && call.count <= (size_t{1} << 20)) {
-    const size_t pass_count =
-        max_pass_count(call.primitive, algorithm, call.size, call.step_capacity, call.count, call.topology);
-    const VerifyReport report = verify(call, builder, links.num_slots, links.slot_bytes / element_bytes, pass_count);
-    const auto [least, most] = std::minmax_element(report.sent_elements.begin(), report.sent_elements.end());
-    std::printf("verified: %s", report.ok() ? "right" : report.detail.c_str());
-    if (report.ok()) {
-      std::printf("; %d rounds a pass; each rank sends %zu to %zu bytes", report.rounds, *least * element_bytes,
-                  *most * element_bytes);
-    }
-    std::printf("\n");
+/// What verify says of the schedules, where they are small enough to be replayed.
+void print_proof(const Call& call, Algorithm algorithm, const PerfOptions& o, size_t element_bytes) {
+  if (call.size > kMaxVerifyRanks || call.count > (size_t{1} << 20)) return;
+  const size_t pass_count =
+      max_pass_count(call.primitive, algorithm, call.size, call.step_capacity, call.count, call.topology);
+  const VerifyReport report = verify(call, find_builder(call.primitive, algorithm), o.world.links.num_slots,
+                                     o.world.links.slot_bytes / element_bytes, pass_count);
+  if (!report.ok()) {
+    std::printf("verified: %s\n", report.detail.c_str());
+    return;
   }
-  const CostReport cost = predict(o, *call.topology, algorithm, call.count);
-  std::printf("cost on profile %s: %.1f us; %llu bytes inside nodes, %llu between them\n",
-              profile_of(o.world).name.c_str(), cost.seconds * 1e6, static_cast<unsigned long long>(cost.sent_bytes[0]),
-              static_cast<unsigned long long>(cost.sent_bytes[1]));
+  const auto [least, most] = std::minmax_element(report.sent_elements.begin(), report.sent_elements.end());
+  std::printf("verified: right; %d rounds a pass; each rank sends %zu to %zu bytes\n", report.rounds,
+              *least * element_bytes, *most * element_bytes);
 }
+
+/// By simulation, or by closed form where that would take too long.
+void print_prediction(const Call& call, Algorithm algorithm, const PerfOptions& o) {
+  const Topology& topology = *call.topology;
+  const Profile profile = profile_of(o.world);
+  CostQuery query;
+  query.primitive = call.primitive;
+  query.algorithm = algorithm;
+  query.num_nodes = topology.num_nodes();
+  query.ranks_per_node = topology.ranks_per_node();  // options declare nodes of one size only
+  query.count = call.count;
+  query.element_bytes = dtype_bytes(parse_dtype(o.dtype));
+  query.links = {o.world.links.num_slots, o.world.links.slot_bytes};
+  const Prediction prediction = predict_seconds(query, profile);
+  std::printf("%s by %s, %zu elements of %s on %d node(s) of %d rank(s): %.1f us on profile %s (%s)\n", o.op.c_str(),
+              std::string(algorithm_name(algorithm)).c_str(), call.count, o.dtype.c_str(), query.num_nodes,
+              query.ranks_per_node, prediction.seconds * 1e6, profile.name.c_str(),
+              prediction.simulated ? "simulated" : "closed form");
+}
+
+// Schedules of more ranks fill the screen and say nothing new.
+constexpr int kMaxListedRanks = 64;
 
 Call call_of(const PerfOptions& o, const Topology& topology, size_t count) {
   Call call;
@@ -65,33 +82,6 @@ CostReport predict(const PerfOptions& o, const Topology& topology, Algorithm alg
   return simulate(call, find_builder(call.primitive, algorithm), {o.world.links.num_slots, o.world.links.slot_bytes},
                   dtype_bytes(parse_dtype(o.dtype)), pass_count, profile_of(o.world));
 }
-
-namespace {
-
-// Schedules of more ranks fill the screen and say nothing new.
-constexpr int kMaxListedRanks = 64;
-
-/// By simulation, or by closed form where that would take too long.
-void print_prediction(const Call& call, Algorithm algorithm, const PerfOptions& o) {
-  const Topology& topology = *call.topology;
-  const Profile profile = profile_of(o.world);
-  if (topology.ranks_per_node() == 0) throw ConfigError("--explain: nodes of different size (allowed: NODESxRANKS)");
-  CostQuery query;
-  query.primitive = call.primitive;
-  query.algorithm = algorithm;
-  query.num_nodes = topology.num_nodes();
-  query.ranks_per_node = topology.ranks_per_node();
-  query.count = call.count;
-  query.element_bytes = dtype_bytes(parse_dtype(o.dtype));
-  query.links = {o.world.links.num_slots, o.world.links.slot_bytes};
-  const Prediction prediction = predict_seconds(query, profile);
-  std::printf("%s by %s, %zu elements of %s on %d nodes of %d ranks: %.1f us on profile %s (%s)\n", o.op.c_str(),
-              std::string(algorithm_name(algorithm)).c_str(), call.count, o.dtype.c_str(), query.num_nodes,
-              query.ranks_per_node, prediction.seconds * 1e6, profile.name.c_str(),
-              prediction.simulated ? "simulated" : "closed form");
-}
-
-}  // namespace
 
 void explain(const PerfOptions& o) {
   const int size = planned_world_size(o.world);
@@ -116,7 +106,8 @@ void explain(const PerfOptions& o) {
               std::string(algorithm_name(algorithm)).c_str(), call.count, o.dtype.c_str(),
               call.count == 0 ? 0 : (call.count + pass_count - 1) / pass_count);
   std::printf("%s", describe_schedule(call, builder).c_str());
-  print_totals(call, algorithm, o, element_bytes);
+  print_proof(call, algorithm, o, element_bytes);
+  print_prediction(call, algorithm, o);
 }
 
 }  // namespace sixfold::collective_perf
