@@ -42,7 +42,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();
   app.add_option("--num-slots", o.world.links.num_slots, "Slots of a link")->capture_default_str();
   app.add_option("--min-in-place-bytes", o.world.links.min_in_place_bytes,
-                 "Slices from here on are read and written in the peers' buffers")
+                 "Operations from here on are read and written in the peers' buffers")
       ->capture_default_str();
   app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says (#wrong)")
       ->capture_default_str();

@@ -22,9 +22,9 @@ enum class BackendKind : uint8_t { Own, Mpi };
 struct LinkOptions {
   int num_slots = 4;              // per sender, receiver and channel; >= 2
   size_t slot_bytes = 64 * 1024;  // a multiple of 64
-  // Slices of at least so many bytes stay out of the slots where peers reach the buffers. Below, in a slot that both
-  // cores have at hand, they are as quick or quicker.
-  size_t min_in_place_bytes = 64 * 1024;
+  // Operations of at least so many bytes (operation_bytes) stay out of the slots where peers reach the buffers. Smaller
+  // ones are quicker through slots, which both cores have at hand.
+  size_t min_in_place_bytes = 192 * 1024;
 };
 
 struct WorldOptions {

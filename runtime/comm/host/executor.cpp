@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/comm/observe/comm_table.h"
+
 namespace sixfold::comm {
 
 ScheduleRun::ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence, const Signature& signature,
@@ -18,6 +20,7 @@ ScheduleRun::ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence,
       element_bytes_(dtype_bytes(signature.dtype)),
       accum_bytes_(dtype_bytes(kernels::accum_dtype(signature.dtype))),
       slice_elements_(links.options().slot_bytes / element_bytes_),
+      in_place_(operation_bytes(plan.call(), element_bytes_) >= links.options().min_in_place_bytes),
       done_(plan.num_passes() == 0) {
   SIXFOLD_CHECK_LE(plan.num_channels(), kNumScheduleChannels, "channels of a schedule");
 }
@@ -127,7 +130,7 @@ ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t shift, s
     drain_at_end(to);
     return {to.slot(), kInSlot};
   }
-  if (bytes >= links_.options().min_in_place_bytes) {
+  if (in_place_) {
     // A value that is worked out here is best written to both places at once; one that lies here is best left to the
     // receiver to fetch, so that the receivers share the work.
     const bool fresh = step.recv_peer != kNoPeer;
