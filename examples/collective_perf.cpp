@@ -30,7 +30,7 @@ int64_t run_rank(const PerfOptions& options, comm::World& world) {
   }
   comm::Communicator clock = world.open_group(comm::BackendKind::Own, false);
   std::optional<comm::Communicator> versus;
-  if (!options.versus.empty()) versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
+  if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
   const bool speaks = world.rank() == 0;
   if (speaks) print_header(options, world);
   std::vector<Line> lines;

@@ -109,7 +109,7 @@ TEST(Profile, NamesAndFiles) {
   expect_mentions(refusal([] { load_profile(""); }), {"--profile", "a100-hdr"});
   expect_mentions(refusal([] { load_profile("absent.json"); }), {"--profile absent.json", "cannot read"});
   expect_mentions(refusal([] { load_profile("./a100-hdr"); }), {"--profile ./a100-hdr", "cannot read"});
-  expect_mentions(refusal([] { load_profile("/"); }), {"--profile /", "cannot read"});
+  expect_mentions(refusal([] { load_profile("/"); }), {"--profile /", "no regular file"});
 
   const std::string path = testing::TempDir() + "profile_test." + std::to_string(getpid()) + ".json";
   std::ofstream(path) << kGood;

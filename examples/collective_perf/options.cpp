@@ -1,63 +1,98 @@
 #include "examples/collective_perf/options.h"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 
+#include "examples/common/option_group.h"
+#include "examples/common/resources.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::collective_perf {
 
-Parsed parse_options(int argc, const char* const* argv, bool speaks) {
-  CLI::App app{"Times the collectives, like nccl-tests"};
-  PerfOptions o;
-  std::string comm = "own";
-  app.add_option("--op", o.op, "broadcast, reduce, all_reduce, all_gather, reduce_scatter or all_to_all")
-      ->capture_default_str();
-  app.add_option("--algorithm", o.algorithm, "auto, or one of those that exist for --op")->capture_default_str();
-  app.add_option("--dtype", o.dtype, "f32, bf16, f16, i32, i64 or u8")->capture_default_str();
-  app.add_option("--redop", o.redop, "sum, avg, min, max or prod")->capture_default_str();
-  app.add_option("--root", o.root, "Root of broadcast and reduce")->capture_default_str();
-  app.add_option("--min-bytes", o.min_bytes, "Smallest buffer")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--max-bytes", o.max_bytes, "Largest buffer")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--factor", o.factor, "From one size to the next")->capture_default_str()->check(CLI::Range(2, 1024));
-  app.add_option("--iters", o.iters, "Operations a round; 0: as many as take 4 ms")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--rounds", o.rounds, "Rounds that the median is taken over")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--warmup", o.warmup, "Rounds before those")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--ranks", o.world.num_ranks, "Ranks as threads; 0: those of mpirun")->capture_default_str();
-  app.add_option("--comm", comm, "own or mpi")->capture_default_str()->check(CLI::IsMember({"own", "mpi"}));
-  app.add_option("--versus", o.versus, "Take turns with this backend, and print the ratio")
-      ->check(CLI::IsMember({"mpi"}));
-  app.add_option("--profile", o.world.profile, "Name or file of a hardware profile that algorithms are chosen by");
-  app.add_option("--tune-file", o.world.tune_file, "File of measured rows that algorithms are chosen by");
-  app.add_option("--tune", o.tune, "Measure all algorithms of --op at all sizes, and write the quickest to this file");
-  app.add_flag("--explain", o.explain, "Print the schedule of --min-bytes and what it would cost; run nothing");
-  app.add_flag("--debug", o.world.debug, "Say what topology, rings and trees there are, what is chosen and why");
-  app.add_option("--topology", o.world.topology, "NODESxRANKS: declare the ranks to be on so many nodes");
-  app.add_flag("--force-mpi-links", o.world.force_mpi_links, "MPI carries what goes between the nodes of --topology");
-  app.add_option("--emulate-links", o.world.emulate_links,
-                 "intra=GB/s,inter=GB/s,scale=X: pace links inside and between nodes to these rates x scale");
-  app.add_option("--slot-bytes", o.world.links.slot_bytes, "Bytes of a link's slot")->capture_default_str();
-  app.add_option("--num-slots", o.world.links.num_slots, "Slots of a link")->capture_default_str();
-  app.add_option("--min-in-place-bytes", o.world.links.min_in_place_bytes,
-                 "Operations from here on are read and written in the peers' buffers")
-      ->capture_default_str();
-  app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says (#wrong)")
-      ->capture_default_str();
-  app.add_option("--json", o.json, "Write the table to this file");
-  app.add_flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
-  app.add_flag(
-      "--fresh", o.fresh,
-      "Each rank writes its whole input before and reads its whole output after every operation; the same cycle "
-      "without the operation is subtracted: what a trainer pays");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int code = speaks ? app.exit(error) : error.get_exit_code();
-    return {std::nullopt, code == 0 ? 0 : 2};
-  }
+namespace {
+
+using Group = examples::OptionGroup;
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 50;
+
+template <typename Values, typename F>
+std::vector<std::string> names_of(const Values& values, F&& name) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.emplace_back(name(value));
+  return names;
+}
+
+void add_operation(CLI::App& app, PerfOptions& o) {
+  Group group(app, "Operation");
+  std::vector<std::string> algorithms = names_of(comm::kAlgorithms, comm::algorithm_name);
+  algorithms.insert(algorithms.begin(), "auto");
+  group.choice("--op", o.op, names_of(comm::kCollectives, comm::primitive_name), "Primitive");
+  group.choice("--algorithm", o.algorithm, algorithms, "Where --op has it; auto: by size and group");
+  group.choice("--dtype", o.dtype, names_of(kAllDTypes, dtype_name), "Elements");
+  group.choice("--redop", o.redop, names_of(kAllReduceOps, reduce_op_name), "Reduction");
+  group.whole("--root", o.root, 0, "Root of broadcast and reduce");
+  group.whole<size_t>("--min-bytes", o.min_bytes, 1, "Smallest buffer", kMaxBytes);
+  group.whole<size_t>("--max-bytes", o.max_bytes, 1, "Largest buffer", kMaxBytes);
+  group.whole("--factor", o.factor, 2, "From one size to the next", 1024);
+}
+
+void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
+  Group group(app, "Measuring");
+  group.whole("--iters", o.iters, 0, "Operations a round; 0: as many as take 4 ms");
+  group.whole("--rounds", o.rounds, 1, "Rounds that the median is taken over");
+  group.whole("--warmup", o.warmup, 0, "Rounds before those");
+  app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says: #wrong (default: on)")
+      ->group("Measuring");
+  group.flag("--fresh", o.fresh,
+             "Each rank writes its whole input before and reads its whole output after every operation; the same cycle "
+             "without the operation is subtracted: what a trainer pays");
+  group.flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
+  group.choice("--comm", comm, {"own", "mpi"}, "Collectives: our own, or MPI's");
+  group.choice("--versus", o.versus, {"none", "mpi"}, "Take turns with this backend, and print the ratio");
+  group.path("--json", o.json, "Write the table to this file (default: none)");
+  group.path(
+      "--tune", o.tune,
+      "Measure every algorithm of --op at every size, and write the quickest into this file; under mpirun, which "
+      "has an option of this name, write --tune=FILE (default: none)");
+  group.flag("--explain", o.explain, "Print the schedule of --min-bytes and what it would cost; run nothing");
+}
+
+void add_ranks(CLI::App& app, PerfOptions& o) {
+  Group group(app, "Ranks and links");
+  group.whole("--ranks", o.world.num_ranks, 0, "Ranks as threads; 0: those of mpirun", 1000000);
+  group.text("--topology", o.world.topology, "NODESxRANKS",
+             "Declare the ranks to be on so many nodes (default: as found)");
+  group.flag("--force-mpi-links", o.world.force_mpi_links, "MPI carries what goes between the nodes of --topology");
+  group.text("--emulate-links", o.world.emulate_links, "intra=GB/s,inter=GB/s,scale=X",
+             "Pace links inside and between nodes to these rates x scale (default: as fast as they are)");
+  group.text("--profile", o.world.profile, "NAME|FILE", "Hardware that algorithms are chosen for (default: this host)");
+  group.path("--tune-file", o.world.tune_file, "Measured rows that algorithms are chosen by (default: none)");
+  group.flag("--debug", o.world.debug, "Say what topology, rings and trees there are, what is chosen and why");
+  group.whole<size_t>("--slot-bytes", o.world.links.slot_bytes, 64, "Bytes of a link's slot", size_t{16} << 20);
+  group.whole("--num-slots", o.world.links.num_slots, 2, "Slots of a link", 1024);
+  group.whole<size_t>("--min-in-place-bytes", o.world.links.min_in_place_bytes, 0,
+                      "Operations from here on are read and written in the peers' buffers", kMaxBytes);
+}
+
+/// What an option would do nothing beside is refused, not ignored.
+void check_combinations(const PerfOptions& o, bool mpi) {
+  const auto exclude = [](bool both, const std::string& flag, const std::string& other, const std::string& why) {
+    if (both) throw ConfigError(flag + ": not together with " + other + ", " + why);
+  };
+  const bool tunes = !o.tune.empty(), compares = o.versus != "none";
+  exclude(mpi && o.algorithm != "auto", "--algorithm " + o.algorithm, "--comm mpi",
+          "which has its own (allowed: auto)");
+  exclude(mpi && compares, "--versus mpi", "--comm mpi", "which would be compared with itself");
+  exclude(compares && o.world.num_ranks > 0, "--versus mpi", "--ranks",
+          "whose ranks are threads; start them with mpirun");
+  exclude(tunes && o.algorithm != "auto", "--tune", "--algorithm", "all algorithms are measured");
+  exclude(tunes && mpi, "--tune", "--comm mpi", "which has no algorithms of ours");
+  exclude(tunes && compares, "--tune", "--versus", "which measures one algorithm");
+  exclude(tunes && !o.json.empty(), "--tune", "--json", "which writes the table of one algorithm");
+  exclude(o.explain && (tunes || compares || mpi || !o.json.empty()), "--explain",
+          "--tune, --versus, --comm mpi or --json", "which run something");
+}
+
+void check_values(const PerfOptions& o) {
   const comm::Primitive primitive = comm::parse_primitive(o.op);
   const comm::Algorithm algorithm = comm::parse_algorithm(o.algorithm);
   const int num_ranks = comm::planned_world_size(o.world);
@@ -69,21 +104,49 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
       allowed += ", " + std::string(comm::algorithm_name(other));
     throw ConfigError("--algorithm " + o.algorithm + " for --op " + o.op + ": allowed are " + allowed);
   }
-  if (o.root < 0 || o.root >= num_ranks) {
+  if (o.root >= num_ranks) {
     throw ConfigError("--root " + std::to_string(o.root) + ": allowed are 0 to " + std::to_string(num_ranks - 1));
-  }
-  if (o.min_bytes > o.max_bytes && !o.explain) {
-    throw ConfigError("--min-bytes " + std::to_string(o.min_bytes) + ": allowed are 1 to --max-bytes, that is " +
-                      std::to_string(o.max_bytes));
-  }
-  if (!o.versus.empty() && o.world.num_ranks > 0) {
-    throw ConfigError("--versus mpi: not together with --ranks, whose ranks are threads; start them with mpirun");
   }
   if (!kernels::reduce_supported(parse_dtype(o.dtype), parse_reduce_op(o.redop))) {
     throw ConfigError("--redop " + o.redop + " of --dtype " + o.dtype + ": allowed are sum, min, max, prod");
   }
+  if (o.explain) return;
+  if (o.min_bytes > o.max_bytes) {
+    throw ConfigError("--min-bytes " + std::to_string(o.min_bytes) + ": allowed are 1 to --max-bytes, that is " +
+                      std::to_string(o.max_bytes));
+  }
+  // An input and an output; ranks that are processes may be on other machines.
+  const double ranks_here = std::max(1, o.world.num_ranks);
+  size_t largest = o.min_bytes;
+  while (largest <= o.max_bytes / static_cast<size_t>(o.factor)) largest *= static_cast<size_t>(o.factor);
+  examples::check_memory("--max-bytes " + std::to_string(o.max_bytes), 2.0 * static_cast<double>(largest) * ranks_here);
+  examples::check_writable("--json", o.json);
+  examples::check_writable("--tune", o.tune);
+  comm::check_world_options(o.world);
+}
+
+}  // namespace
+
+Parsed parse_options(int argc, const char* const* argv, bool speaks) {
+  CLI::App app{"Times the collectives, like nccl-tests"};
+  app.get_formatter()->column_width(32);
+  app.get_help_ptr()->group("Help");
+  PerfOptions o;
+  std::string comm = "own";
+  add_operation(app, o);
+  add_measuring(app, o, comm);
+  add_ranks(app, o);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    if (speaks) app.exit(help);
+    return {std::nullopt, 0};
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(std::string(error.what()) + " (--help lists the options)");
+  }
   o.world.backend = comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
-  if (!o.explain) comm::check_world_options(o.world);  // which asks for what can be started
+  check_combinations(o, comm == "mpi");
+  check_values(o);
   return {o, 0};
 }
 

@@ -10,7 +10,8 @@ namespace sixfold::collective_perf {
 
 struct PerfOptions {
   comm::WorldOptions world;
-  std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", versus, json, tune;
+  std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", json, tune;
+  std::string versus = "none";  // or "mpi"
   size_t min_bytes = 1024, max_bytes = size_t{64} << 20;
   int factor = 4, rounds = 11, warmup = 2, iters = 0, root = 0;
   bool fresh = false, plain_buffers = false, check = true, explain = false;

@@ -24,14 +24,14 @@ bool has_root(const PerfOptions& o) {
 void print_measured(const PerfOptions& o, int size, const Line& line, const std::optional<Measured>& m) {
   if (!m) {
     std::printf(" %11s %8s %8s", "-", "-", "-");
-    if (!o.versus.empty()) std::printf(" %11s %8s", "-", "-");
+    if (o.versus != "none") std::printf(" %11s %8s", "-", "-");
     std::printf(" %7s", "-");
     return;
   }
   const double algbw = algbw_gbs(line, *m);
   const double busbw = algbw * comm::busbw_factor(comm::parse_primitive(o.op), size);
   std::printf(" %11.2f %8.2f %8.2f", m->seconds * 1e6, algbw, busbw);
-  if (!o.versus.empty()) std::printf(" %11.2f %8.2f", m->versus_seconds * 1e6, m->ratio);
+  if (o.versus != "none") std::printf(" %11.2f %8.2f", m->versus_seconds * 1e6, m->ratio);
   if (o.check) {
     std::printf(" %7lld", static_cast<long long>(m->num_wrong));
   } else {
@@ -44,7 +44,7 @@ nlohmann::ordered_json json_of(const PerfOptions& o, int size, const Line& line,
   nlohmann::ordered_json json = {{"time_us", m.seconds * 1e6},
                                  {"algbw_gbs", algbw},
                                  {"busbw_gbs", algbw * comm::busbw_factor(comm::parse_primitive(o.op), size)}};
-  if (!o.versus.empty()) {
+  if (o.versus != "none") {
     json["versus_time_us"] = m.versus_seconds * 1e6;
     json["versus_ratio"] = m.ratio;
   }
@@ -58,13 +58,13 @@ void print_header(const PerfOptions& o, const comm::World& world) {
   std::printf("# %s, %d ranks (%s) on %s%s%s, medians of %d rounds; time in us, bandwidths in GB/s\n", o.op.c_str(),
               world.size(), world.kind().c_str(), world.topology().to_string().c_str(), o.fresh ? ", fresh data" : "",
               o.plain_buffers ? ", plain buffers" : "", o.rounds);
-  const int width = o.versus.empty() ? 38 : 59;
+  const int width = o.versus == "none" ? 38 : 59;
   std::printf("# %12s %12s %5s %5s %4s  %-18s %*s %*s\n", "", "", "", "", "", "", width, "out of place", width,
               "in place");
   std::printf("# %12s %12s %5s %5s %4s  %-18s", "bytes", "count", "type", "redop", "root", "algorithm");
   for (int i = 0; i < 2; ++i) {
     std::printf(" %11s %8s %8s", "time", "algbw", "busbw");
-    if (!o.versus.empty()) std::printf(" %11s %8s", ("time " + o.versus).c_str(), (o.versus + "/own").c_str());
+    if (o.versus != "none") std::printf(" %11s %8s", ("time " + o.versus).c_str(), (o.versus + "/own").c_str());
     std::printf(" %7s", "#wrong");
   }
   if (!o.world.emulate_links.empty()) std::printf(" %11s %8s", "predicted", "in/pred");
@@ -105,7 +105,7 @@ void write_json(const PerfOptions& o, const comm::World& world, const std::vecto
       {"fresh", o.fresh},
       {"plain_buffers", o.plain_buffers},
       {"rounds", o.rounds},
-      {"versus", o.versus.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.versus)},
+      {"versus", o.versus == "none" ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.versus)},
       {"results", results}};
   std::ofstream file(o.json);
   file << json.dump(2) << "\n";

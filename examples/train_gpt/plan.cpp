@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "examples/common/resources.h"
 #include "runtime/core/env.h"
 
 namespace sixfold::train_gpt {
@@ -34,7 +35,17 @@ comm::WorldOptions world_options(const Options& options) {
   return world;
 }
 
+/// Weights, gradients and two moments in f32 on each rank of this machine: roughly, but known before anything is made.
+void check_model_memory(const Options& options) {
+  const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
+  const double parameters =
+      layers * dim * (12 * dim + 13) + dim * (train::kNumByteTokens + static_cast<double>(options.seq_len));
+  examples::check_memory("--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
+                         16 * parameters * std::max(1, options.ranks));
+}
+
 models::GptConfig model_config(const Options& options) {
+  check_model_memory(options);
   models::GptConfig model;
   model.num_layers = options.layers;
   model.num_heads = options.heads;
@@ -81,25 +92,10 @@ int count_ranks_on_host(const Options& options) {
   return std::max(environment.launcher_local_size.value_or(environment.launcher_world_size.value_or(1)), 1);
 }
 
-// A file that can only be written at the end should not fail there, and must not replace what is no output of ours.
-void check_writable(const std::string& flag, const std::string& path) {
-  namespace fs = std::filesystem;
-  if (path.empty()) return;
-  const fs::path parent = fs::absolute(path).parent_path();
-  const fs::file_status status = fs::symlink_status(path);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw ConfigError(flag + " " + path + ": exists and is no regular file");
-  }
-  const bool exists = fs::exists(status);
-  if (access(parent.c_str(), W_OK | X_OK) != 0 || (exists && access(path.c_str(), W_OK) != 0)) {
-    throw ConfigError(flag + " " + path + ": no file can be written there (in " + parent.string() + ")");
-  }
-}
-
 void check_outputs(const Options& options) {
   namespace fs = std::filesystem;
-  check_writable("--log", options.log);
-  check_writable("--dump", options.dump);
+  examples::check_writable("--log", options.log);
+  examples::check_writable("--dump", options.dump);
   const auto same = [](const std::string& a, const std::string& b) {
     return !a.empty() && !b.empty() && fs::weakly_canonical(a) == fs::weakly_canonical(b);
   };

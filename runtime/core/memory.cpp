@@ -10,6 +10,7 @@ namespace sixfold {
 
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kLargestBlock = size_t{1} << 60;
 
 // Blocks come in sizes of four per power of two, so that a freed block fits later requests of about its size and at
 // most a fifth of it is lost.
@@ -59,6 +60,7 @@ Memory::~Memory() {
 
 std::shared_ptr<void> Memory::allocate(size_t bytes, Category category) {
   if (bytes == 0) return nullptr;
+  if (bytes > kLargestBlock) throw std::bad_alloc();  // sizes are rounded up below
   const size_t size = block_size(bytes);
   void* block = nullptr;
   {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -31,6 +32,10 @@ Json parse_json(std::string_view text, const std::string& where) {
 }
 
 std::string read_text_file(const std::string& path, const std::string& where) {
+  std::error_code unknown;  // what cannot be looked at cannot be read, which is said below
+  if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
+    throw ConfigError(where + ": is no regular file");
+  }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();

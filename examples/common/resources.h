@@ -1,0 +1,38 @@
+// What a program can know to be impossible before it starts: files that cannot be written, memory that is not there.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "runtime/core/error.h"
+
+namespace sixfold::examples {
+
+/// Throws ConfigError that names `flag`. A file that can only be written at the end should not fail there, and must not
+/// replace what is no output of ours. An empty path is none.
+inline void check_writable(const std::string& flag, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return;
+  const fs::path parent = fs::absolute(path).parent_path();
+  const fs::file_status status = fs::symlink_status(path);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw ConfigError(flag + " " + path + ": exists and is no regular file");
+  }
+  const bool exists = fs::exists(status);
+  if (access(parent.c_str(), W_OK | X_OK) != 0 || (exists && access(path.c_str(), W_OK) != 0)) {
+    throw ConfigError(flag + " " + path + ": no file can be written there (in " + parent.string() + ")");
+  }
+}
+
+/// Throws ConfigError with `what` and both numbers where the machine has less memory than `bytes`.
+inline void check_memory(const std::string& what, double bytes) {
+  const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= available) return;
+  const auto gib = [](double b) { return std::to_string(static_cast<uint64_t>(b / (1u << 30)) + 1) + " GiB"; };
+  throw ConfigError(what + ": needs about " + gib(bytes) + " of memory, this machine has " + gib(available));
+}
+
+}  // namespace sixfold::examples
