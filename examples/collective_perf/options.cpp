@@ -46,6 +46,10 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
       ->capture_default_str();
   app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says (#wrong)")
       ->capture_default_str();
+  app.add_option("--timeout", o.world.timeout_s, "Seconds without any progress after which a wait is an error")
+      ->capture_default_str();
+  app.add_option("--flight-recorder", o.world.flight_recorder_dir,
+                 "Folder where a run that fails writes flight-recorder.json, the last operations of every rank");
   app.add_option("--json", o.json, "Write the table to this file");
   app.add_flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   app.add_flag(

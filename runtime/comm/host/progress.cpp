@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
 
 namespace sixfold::comm {
 
@@ -34,9 +35,8 @@ void Backoff::pause() {
   }
 }
 
-ProgressEngine::ProgressEngine(int world_rank, AbortState& abort, AbortRelay* relay, CommTable& table,
-                               WaitPolicy policy)
-    : world_rank_(world_rank), abort_(abort), relay_(relay), table_(table), policy_(policy) {}
+ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy)
+    : failure_(failure), recorder_(failure.recorder()), table_(table), policy_(policy) {}
 
 void ProgressEngine::remove(Progressable& group) {
   std::erase(groups_, &group);
@@ -66,7 +66,9 @@ void ProgressEngine::wait(WorkState& work) {
   if (work.done()) return;
   check_abort();
   const double start = seconds_now();
-  double last_moved = start, next_look = start + kDiagnoseEvery;
+  Stall stall{start, start};
+  double next_look = start + kDiagnoseEvery;
+  bool recorded = false;
   Backoff backoff(policy_.oversubscribed);
   for (int idle = 0; !work.done();) {
     if (poll()) {
@@ -81,34 +83,60 @@ void ProgressEngine::wait(WorkState& work) {
     const double now = seconds_now();
     if (idle == 64) {
       // The clock is read only when waiting takes longer: from here on it counts.
-      last_moved = now;
+      stall = {now, now};
       next_look = now + kDiagnoseEvery;
+      recorder_.wait(work.record(), now);
+      recorded = true;
     } else if (now >= next_look) {
-      stalled(work, now - last_moved);
+      stalled(work, stall);
       next_look = now + kDiagnoseEvery;
     }
   }
+  if (recorded) recorder_.end_wait();
   work.row().exposed_seconds += seconds_now() - start;
 }
 
-void ProgressEngine::stalled(WorkState& work, double idle_s) {
+void ProgressEngine::stalled(WorkState& work, Stall& stall) {
   const std::string reason = work.diagnose();
-  if (idle_s < policy_.timeout_s) return;
-  fail(work.describe() + ": nothing moved for " + std::to_string(static_cast<int>(idle_s)) + " s (--timeout); " +
-       reason);
+  check_peers(work);
+  const double now = seconds_now();
+  const std::string section = recorder_.section_elsewhere(now);
+  if (!section.empty()) {
+    stall.since = now;
+    if (now - stall.warned < policy_.timeout_s) return;
+    stall.warned = now;
+    log_warn("still waiting for " + work.describe() + ": " + section);
+    return;
+  }
+  if (now - stall.since < policy_.timeout_s) return;
+  fail(work.describe() + ": nothing moved for " + std::to_string(static_cast<int>(now - stall.since)) +
+           " s (--timeout); " + reason,
+       work.awaited_ranks());
 }
 
-void ProgressEngine::fail(const std::string& reason) {
-  abort_.set(world_rank_, reason);
-  if (relay_ != nullptr) relay_->announce();
-  throw CommError("rank " + std::to_string(world_rank_) + ": " + reason);
+void ProgressEngine::check_peers(WorkState& work) {
+  const std::vector<int> gone = recorder_.gone();
+  if (!gone.empty()) {
+    fail(work.describe() + ": rank " + std::to_string(gone.front()) + " is gone (its process has ended)",
+         work.awaited_ranks());
+  }
+  const auto left = [&] {
+    std::vector<int> ranks = work.awaited_ranks();
+    std::erase_if(ranks, [&](int rank) { return !recorder_.has_left(rank); });
+    return ranks;
+  };
+  if (left().empty()) return;
+  // What a rank sent before it left is there by now.
+  if (poll() || work.done()) return;
+  const std::vector<int> ranks = left();
+  if (ranks.empty()) return;
+  fail(work.describe() + ": rank " + std::to_string(ranks.front()) + " has left the World without it", ranks);
 }
 
-void ProgressEngine::check_abort() const {
-  if (relay_ != nullptr) relay_->poll();
-  if (!abort_.is_set()) return;
-  throw CommError("rank " + std::to_string(world_rank_) + ": stopped, because rank " + std::to_string(abort_.rank) +
-                  " failed: " + abort_.text);
+void ProgressEngine::fail(const std::string& reason, const std::vector<int>& awaited) {
+  failure_.raise(reason, awaited);
+  failure_.announce();
+  throw CommError("rank " + std::to_string(world_rank()) + ": " + reason);
 }
 
 }  // namespace sixfold::comm

@@ -13,8 +13,11 @@ namespace sixfold::comm {
 /// Requests that complete together, and what is left to do then.
 class MpiWork final : public WorkState {
  public:
-  MpiWork(ProgressEngine& engine, CommRow& row, std::string description)
-      : WorkState(engine, row), description_(std::move(description)), start_(seconds_now()) {}
+  MpiWork(ProgressEngine& engine, CommRow& row, std::string description, const Operation& operation)
+      : WorkState(engine, row), description_(std::move(description)), start_(seconds_now()) {
+    set_record(engine.recorder().issue(operation, start_));
+    engine.recorder().start(record(), start_);
+  }
 
   bool done() const override { return done_; }
   std::string describe() const override { return description_; }
@@ -30,7 +33,9 @@ class MpiWork final : public WorkState {
               description_);
     if (flag == 0) return false;
     if (finish_) finish_();
-    row().seconds += seconds_now() - start_;
+    const double end = seconds_now();
+    engine().recorder().finish(record(), end);
+    row().seconds += end - start_;
     done_ = true;
     return true;
   }
@@ -135,8 +140,8 @@ size_t result_count(const Call& call) {
 
 }  // namespace
 
-MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, const Topology& world, bool blocking)
-    : engine_(engine), communicator_(communicator), world_(world), blocking_(blocking) {
+MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicator, const Topology& world, bool blocking)
+    : engine_(engine), key_(std::move(key)), communicator_(communicator), world_(world), blocking_(blocking) {
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -176,7 +181,11 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   ++row.calls;
   row.bytes += operation_bytes(call, element_bytes);
   auto work = std::make_shared<MpiWork>(
-      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
+      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI",
+      Operation{FixedName(key_, FixedName::Keep::Tail),
+                FixedName(c.tag),
+                {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
+                next_sequence_++});
   const double start = seconds_now();
   const int count = mpi_count(c.count);
 
@@ -219,6 +228,16 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   return work;
 }
 
+/// Of a batch, the first message stands for all.
+Operation MpiGroup::operation_of(const P2p& transfer) {
+  const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
+  return {FixedName(key_, FixedName::Keep::Tail),
+          FixedName(transfer.options.tag),
+          {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count},
+          next_sequence_++,
+          transfer.peer};
+}
+
 std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
   engine_.check_abort();
   std::shared_ptr<MpiWork> work;
@@ -231,7 +250,8 @@ std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
     if (!work) {
       work = std::make_shared<MpiWork>(engine_, row,
                                        std::string(sends ? "send to" : "recv from") + " rank " +
-                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI");
+                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI",
+                                       operation_of(transfer));
     }
     const int count = mpi_count(transfer.buf.count);
     const MPI_Datatype type = mpi_datatype(transfer.buf.dtype);
@@ -260,7 +280,7 @@ std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
-  return std::make_unique<MpiGroup>(engine_, part, world_, blocking_);
+  return std::make_unique<MpiGroup>(engine_, key_ + "/" + std::to_string(num_splits_++), part, world_, blocking_);
 }
 
 }  // namespace sixfold::comm
