@@ -99,7 +99,7 @@ struct OwnGroup::LaneQueue {
   std::deque<Entry> entries;
   // The row of the tag that was used last.
   std::string tag;
-  FixedName tag_name;
+  RecordedName tag_name;
   CommRow* row = nullptr;
 };
 
@@ -177,7 +177,7 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
 
   std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, row);
   const double start = seconds_now();
-  const uint64_t record = recorder().issue({key_name_, plan->tag_name, plan->signature, sequence}, start);
+  const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, sequence, -1, start);
   work->begin(std::move(plan), c, sequence, record, links_, workspace_, fail_collective_);
   collectives_.push_back(work);
   poll();
@@ -193,7 +193,7 @@ CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
   if (queue.row == nullptr || queue.tag != transfer.options.tag) {
     const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
     queue.tag = transfer.options.tag;
-    queue.tag_name = FixedName(queue.tag);
+    queue.tag_name = RecordedName(queue.tag);
     queue.row = &context_.engine.table().row(queue.tag, primitive, Algorithm::Auto, "own", size());
   }
   return *queue.row;
@@ -214,7 +214,7 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
     Signature signature = run.signature();
     if (!run.is_send()) signature.primitive = Primitive::Recv;
     const uint64_t record =
-        recorder().issue({key_name_, queue.tag_name, signature, run.sequence(), transfer.peer}, start);
+        recorder().issue(key_name_, queue.tag_name, signature, run.sequence(), transfer.peer, start);
     if (!work) {
       work = idle_work(transfer_works_, *this, row);
       work->begin(row, transfers.size(), record);

@@ -75,7 +75,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   HostContext& context_;
   std::string key_;
-  FixedName key_name_;
+  RecordedName key_name_;
   Topology topology_;
   const AlgorithmChoice::Table& table_;
   GroupLinks links_;

@@ -13,10 +13,10 @@ namespace sixfold::comm {
 /// Requests that complete together, and what is left to do then.
 class MpiWork final : public WorkState {
  public:
-  MpiWork(ProgressEngine& engine, CommRow& row, std::string description, const Operation& operation)
-      : WorkState(engine, row), description_(std::move(description)), start_(seconds_now()) {
-    set_record(engine.recorder().issue(operation, start_));
-    engine.recorder().start(record(), start_);
+  MpiWork(ProgressEngine& engine, CommRow& row, std::string description, double start, uint64_t record)
+      : WorkState(engine, row), description_(std::move(description)), start_(start) {
+    set_record(record);
+    engine.recorder().start(record, start);
   }
 
   bool done() const override { return done_; }
@@ -141,7 +141,12 @@ size_t result_count(const Call& call) {
 }  // namespace
 
 MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicator, const Topology& world, bool blocking)
-    : engine_(engine), key_(std::move(key)), communicator_(communicator), world_(world), blocking_(blocking) {
+    : engine_(engine),
+      key_(std::move(key)),
+      key_name_(key_, FixedName::Keep::Tail),
+      communicator_(communicator),
+      world_(world),
+      blocking_(blocking) {
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -180,13 +185,12 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   ++row.calls;
   row.bytes += operation_bytes(call, element_bytes);
-  auto work = std::make_shared<MpiWork>(
-      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI",
-      Operation{FixedName(key_, FixedName::Keep::Tail),
-                FixedName(c.tag),
-                {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
-                next_sequence_++});
   const double start = seconds_now();
+  const uint64_t record = engine_.recorder().issue(key_name_, RecordedName(c.tag),
+                                                   {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
+                                                   next_sequence_++, -1, start);
+  auto work = std::make_shared<MpiWork>(
+      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI", start, record);
   const int count = mpi_count(c.count);
 
   const void* in = input_of(c);
@@ -229,13 +233,12 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
 }
 
 /// Of a batch, the first message stands for all.
-Operation MpiGroup::operation_of(const P2p& transfer) {
+uint64_t MpiGroup::record(const P2p& transfer, double now_s) {
   const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
-  return {FixedName(key_, FixedName::Keep::Tail),
-          FixedName(transfer.options.tag),
-          {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count},
-          next_sequence_++,
-          transfer.peer};
+  return engine_.recorder().issue(
+      key_name_, RecordedName(transfer.options.tag),
+      {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count}, next_sequence_++,
+      transfer.peer, now_s);
 }
 
 std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
@@ -248,10 +251,11 @@ std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
     ++row.calls;
     row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     if (!work) {
+      const double start = seconds_now();
       work = std::make_shared<MpiWork>(engine_, row,
                                        std::string(sends ? "send to" : "recv from") + " rank " +
                                            std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI",
-                                       operation_of(transfer));
+                                       start, record(transfer, start));
     }
     const int count = mpi_count(transfer.buf.count);
     const MPI_Datatype type = mpi_datatype(transfer.buf.dtype);

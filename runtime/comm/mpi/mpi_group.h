@@ -32,10 +32,11 @@ class MpiGroup final : public GroupBackend, public Progressable {
   WorkState* outstanding() override;
 
  private:
-  Operation operation_of(const P2p& transfer);
+  uint64_t record(const P2p& transfer, double now_s);
 
   ProgressEngine& engine_;
   std::string key_;
+  RecordedName key_name_;
   uint64_t next_sequence_ = 0;  // of collectives and messages together
   int num_splits_ = 0;
   MPI_Comm communicator_;

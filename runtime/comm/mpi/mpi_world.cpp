@@ -64,7 +64,8 @@ uint64_t agree_on_job_word() {
 /// On the watch's thread, while the rank's own may be anywhere.
 void on_termination(Failure& failure) {
   std::string reason = "told to end (SIGTERM)";
-  for (const int rank : failure.recorder().gone()) reason += ", rank " + std::to_string(rank) + " is gone (its process has ended)";
+  for (const int rank : failure.recorder().gone())
+    reason += ", rank " + std::to_string(rank) + " is gone (its process has ended)";
   failure.raise(reason);
 }
 

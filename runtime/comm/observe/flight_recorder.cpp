@@ -13,16 +13,26 @@ namespace {
 
 using Word = std::atomic<uint64_t>;
 
-// Two cache lines a record.
+constexpr uint64_t kNames = 1024;  // an operation needs two, so records outlive their names only among new groups
+constexpr float kNotYet = -1;
+
+// One cache line, all of it written when an operation is issued.
 struct alignas(64) Entry {
   Word stamp;  // number + 1; 0 while it is written
   Word sequence;
   Word signature[2];
-  Word peer;
-  std::atomic<double> issued, started, done;
-  Word group[FixedName::kWords], tag[FixedName::kWords];
+  Word names;  // low half: group, high half: tag; places in the table of names
+  std::atomic<double> issued;
+  std::atomic<float> started_after, done_after;  // seconds after `issued`, or kNotYet
+  std::atomic<int32_t> peer;
 };
+static_assert(sizeof(Entry) == 64, "one cache line");
 static_assert(std::atomic<double>::is_always_lock_free, "shared between processes");
+
+struct NameEntry {
+  Word stamp;  // place + 1, its low half; 0 while it is written
+  Word words[FixedName::kWords];
+};
 
 // With release, so that whoever reads a new word also sees that the old stamp is gone.
 void store(Word* words, const FixedName& name) {
@@ -35,22 +45,38 @@ FixedName load(const Word* words) {
   return name;
 }
 
-std::optional<OperationRecord> read(const Entry& entry) {
+FixedName find_name(const NameEntry* table, uint32_t place) {
+  const NameEntry& entry = table[place % kNames];
+  const uint32_t stamp = place + 1;
+  if (entry.stamp.load(std::memory_order_acquire) != stamp) return FixedName("?");
+  const FixedName name = load(entry.words);
+  return entry.stamp.load(std::memory_order_acquire) == stamp ? name : FixedName("?");
+}
+
+std::optional<OperationRecord> read(const Entry& entry, const NameEntry* table) {
   const uint64_t stamp = entry.stamp.load(std::memory_order_acquire);
   if (stamp == 0) return std::nullopt;
   OperationRecord record;
   record.number = stamp - 1;
-  record.operation.group = load(entry.group);
-  record.operation.tag = load(entry.tag);
+  const uint64_t names = entry.names.load(std::memory_order_acquire);
+  record.operation.group = find_name(table, static_cast<uint32_t>(names));
+  record.operation.tag = find_name(table, static_cast<uint32_t>(names >> 32));
   record.operation.signature = Signature::unpack(
       {entry.signature[0].load(std::memory_order_acquire), entry.signature[1].load(std::memory_order_acquire)});
   record.operation.sequence = entry.sequence.load(std::memory_order_acquire);
-  record.operation.peer = static_cast<int>(entry.peer.load(std::memory_order_acquire));
+  record.operation.peer = entry.peer.load(std::memory_order_acquire);
   record.issued_s = entry.issued.load(std::memory_order_acquire);
-  record.started_s = entry.started.load(std::memory_order_acquire);
-  record.done_s = entry.done.load(std::memory_order_acquire);
+  const float started_after = entry.started_after.load(std::memory_order_acquire);
+  const float done_after = entry.done_after.load(std::memory_order_acquire);
+  if (started_after >= 0) record.started_s = record.issued_s + started_after;
+  if (done_after >= 0) record.done_s = record.issued_s + done_after;
   if (entry.stamp.load(std::memory_order_acquire) != stamp) return std::nullopt;
   return record;
+}
+
+/// Of an operation that was issued earlier: `after` it.
+void set_time(Entry& entry, std::atomic<float>& after, double now_s) {
+  after.store(static_cast<float>(now_s - entry.issued.load(std::memory_order_relaxed)), std::memory_order_release);
 }
 
 std::string seconds(double s) {
@@ -70,6 +96,7 @@ struct FlightRecorder::Slot {
   std::atomic<double> waiting_since;  // 0: not waiting
   alignas(64) Word section_name[FixedName::kWords];
   std::atomic<double> section_since;  // 0: in none
+  NameEntry names[kNames];
   Entry entries[kRecordedOperations];
 };
 
@@ -135,33 +162,46 @@ std::optional<size_t> FlightRecorder::index_of(int rank) const {
   return static_cast<size_t>(found - mates_.begin());
 }
 
-uint64_t FlightRecorder::issue(const Operation& operation, double now_s) {
-  const uint64_t number = next_number_++;
-  Entry& entry = own_->entries[number % kRecordedOperations];
-  const auto words = operation.signature.pack();
+/// Writes the name where it is not in the table, or so long that others may take its place soon.
+uint32_t FlightRecorder::place_of(const RecordedName& name) {
+  if (name.place_ != 0 && next_place_ - name.place_ < kNames / 2) return static_cast<uint32_t>(name.place_ - 1);
+  NameEntry& entry = own_->names[next_place_ % kNames];
   entry.stamp.store(0, std::memory_order_relaxed);
-  entry.sequence.store(operation.sequence, std::memory_order_release);
+  store(entry.words, name.name_);
+  name.place_ = ++next_place_;
+  entry.stamp.store(static_cast<uint32_t>(name.place_), std::memory_order_release);
+  return static_cast<uint32_t>(name.place_ - 1);
+}
+
+uint64_t FlightRecorder::issue(const RecordedName& group, const RecordedName& tag, const Signature& signature,
+                               uint64_t sequence, int peer, double now_s) {
+  const uint64_t number = next_number_++;
+  const uint64_t names = place_of(group) | static_cast<uint64_t>(place_of(tag)) << 32;
+  Entry& entry = own_->entries[number % kRecordedOperations];
+  const auto words = signature.pack();
+  entry.stamp.store(0, std::memory_order_relaxed);
+  entry.sequence.store(sequence, std::memory_order_release);
   entry.signature[0].store(words[0], std::memory_order_release);
   entry.signature[1].store(words[1], std::memory_order_release);
-  entry.peer.store(static_cast<uint64_t>(operation.peer), std::memory_order_release);
+  entry.names.store(names, std::memory_order_release);
   entry.issued.store(now_s, std::memory_order_release);
-  entry.started.store(0, std::memory_order_release);
-  entry.done.store(0, std::memory_order_release);
-  store(entry.group, operation.group);
-  store(entry.tag, operation.tag);
+  entry.started_after.store(kNotYet, std::memory_order_release);
+  entry.done_after.store(kNotYet, std::memory_order_release);
+  entry.peer.store(peer, std::memory_order_release);
   entry.stamp.store(number + 1, std::memory_order_release);
+  __builtin_prefetch(&own_->entries[next_number_ % kRecordedOperations], 1);
   return number;
 }
 
 void FlightRecorder::start(uint64_t number, double now_s) {
   // Another operation may have its place by now.
   Entry& entry = own_->entries[number % kRecordedOperations];
-  if (number + kRecordedOperations >= next_number_) entry.started.store(now_s, std::memory_order_release);
+  if (number + kRecordedOperations >= next_number_) set_time(entry, entry.started_after, now_s);
 }
 
 void FlightRecorder::finish(uint64_t number, double now_s) {
   Entry& entry = own_->entries[number % kRecordedOperations];
-  if (number + kRecordedOperations >= next_number_) entry.done.store(now_s, std::memory_order_release);
+  if (number + kRecordedOperations >= next_number_) set_time(entry, entry.done_after, now_s);
 }
 
 void FlightRecorder::wait(uint64_t number, double since_s) {
@@ -245,7 +285,7 @@ std::vector<RankSnapshot> FlightRecorder::snapshot() const {
   for (size_t i = 0; i < mates_.size(); ++i) {
     RankSnapshot& snapshot = ranks.emplace_back(snapshot_of(i));
     for (const Entry& entry : slot_of(i).entries) {
-      if (auto record = read(entry)) snapshot.records.push_back(*record);
+      if (auto record = read(entry, slot_of(i).names)) snapshot.records.push_back(*record);
     }
     std::sort(snapshot.records.begin(), snapshot.records.end(),
               [](const OperationRecord& a, const OperationRecord& b) { return a.number < b.number; });

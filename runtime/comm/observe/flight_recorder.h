@@ -1,9 +1,10 @@
 // FlightRecorder: the last operations of each rank and what it is doing now, in memory that all ranks of a host read.
 // When something hangs or fails, one rank can say what all were doing.
 //
-// Each rank writes its own slot: a ring of kRecordedOperations records, one for each collective, send and receive, and
-// a few words on what it waits for. Writing takes a few stores, no lock, no allocation and no system call. Readers look
-// at any time; a record that is being overwritten meanwhile is left out (a sequence lock, as in SignatureRing).
+// Each rank writes its own slot: a ring of kRecordedOperations records, one for each collective, send and receive, a
+// ring of names that they refer to, and a few words on what it waits for. Writing takes a few stores to one cache line,
+// no lock, no allocation and no system call. Readers look at any time; a record that is being overwritten meanwhile is
+// left out (a sequence lock, as in SignatureRing).
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,20 @@ namespace sixfold::comm {
 
 inline constexpr size_t kRecordedOperations = 256;
 
-/// What is known of an operation when it is issued.
+/// A name that many operations have, such as a tag: the recorder writes it once and lets records refer to it. Owned by
+/// whoever issues the operations; used with one recorder.
+class RecordedName {
+ public:
+  RecordedName() = default;
+  explicit RecordedName(std::string_view text, FixedName::Keep keep = FixedName::Keep::Head) : name_(text, keep) {}
+
+ private:
+  friend class FlightRecorder;
+  FixedName name_;
+  mutable uint64_t place_ = 0;  // in the recorder's table of names, + 1
+};
+
+/// An operation of a record.
 struct Operation {
   FixedName group, tag;
   Signature signature;    // primitive, count, dtype, op, root and algorithm; Send and Recv for point-to-point
@@ -75,8 +89,9 @@ class FlightRecorder {
 
   static size_t region_bytes(size_t num_mates);
 
-  /// Returns the number of the record. Times are seconds_now(), which callers have at hand.
-  uint64_t issue(const Operation& operation, double now_s);
+  /// As in Operation. Returns the number of the record. Times are seconds_now(), which callers have at hand.
+  uint64_t issue(const RecordedName& group, const RecordedName& tag, const Signature& signature, uint64_t sequence,
+                 int peer, double now_s);
   void start(uint64_t number, double now_s);
   void finish(uint64_t number, double now_s);
   /// The rank waits for record `number`, and has seen nothing move since `since_s` (> 0).
@@ -103,6 +118,7 @@ class FlightRecorder {
  private:
   struct Slot;
 
+  uint32_t place_of(const RecordedName& name);
   Slot& slot_of(size_t mate) const;
   std::optional<size_t> index_of(int rank) const;
   RankSnapshot snapshot_of(size_t mate) const;
@@ -111,7 +127,7 @@ class FlightRecorder {
   int rank_;
   std::vector<int> mates_;
   Slot* own_;
-  uint64_t next_number_ = 0;
+  uint64_t next_number_ = 0, next_place_ = 0;
   int section_depth_ = 0;
   int64_t pid_;
 };
