@@ -1,5 +1,6 @@
 #include "runtime/comm/host/host_world.h"
 
+#include <cstdlib>
 #include <numeric>
 
 namespace sixfold::comm {
@@ -75,12 +76,17 @@ void raise_current(Failure& failure) {
 }
 
 void run_body(const std::function<void(World&)>& body, World& world, Failure& failure) {
+  const auto end_child = [&](int exit_code) {
+    if (!failure.recorder().in_own_process()) std::_Exit(exit_code);
+  };
   try {
     body(world);
   } catch (...) {
+    end_child(EXIT_FAILURE);
     raise_current(failure);
     throw;
   }
+  end_child(EXIT_SUCCESS);
 }
 
 }  // namespace sixfold::comm

@@ -65,7 +65,9 @@ Topology memory_hosts(const WorldOptions& options, const Topology& found);
 /// In a catch clause: tells the other ranks what the exception says. A ConfigError, which every rank is likely to
 /// throw, makes no report.
 void raise_current(Failure& failure);
-/// Calls `body`; an exception reaches the other ranks before the World closes its groups, which would wait for them.
+/// Calls `body`; an exception reaches the other ranks before the World closes its groups, which would wait for them. A
+/// process that the body has forked, and that comes out of it, ends here: it is no rank, and must not touch what the
+/// ranks share.
 void run_body(const std::function<void(World&)>& body, World& world, Failure& failure);
 
 /// Ranks as threads of this process (host/thread_world.cpp).

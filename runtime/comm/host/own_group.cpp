@@ -140,7 +140,8 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
 
 OwnGroup::~OwnGroup() {
   // A rank that is failing does not wait for the others: they learn of it once the exception has left its World's body.
-  const bool failing = std::uncaught_exceptions() > 0;
+  // Neither does a forked child, whose operations they are not.
+  const bool failing = std::uncaught_exceptions() > 0 || !recorder().in_own_process();
   try {
     while (WorkState* work = outstanding()) {
       if (failing || context_.engine.abort().is_set()) break;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "runtime/core/error.h"
@@ -109,9 +110,9 @@ void ProgressEngine::stalled(WorkState& work, Stall& stall) {
     return;
   }
   if (now - stall.since < policy_.timeout_s) return;
-  fail(work.describe() + ": nothing moved for " + std::to_string(static_cast<int>(now - stall.since)) +
-           " s (--timeout); " + reason,
-       work.awaited_ranks());
+  char idle[32];
+  std::snprintf(idle, sizeof(idle), "%.1f", now - stall.since);
+  fail(work.describe() + ": nothing moved for " + idle + " s (--timeout); " + reason, work.awaited_ranks());
 }
 
 void ProgressEngine::check_peers(WorkState& work) {

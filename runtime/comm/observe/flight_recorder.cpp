@@ -225,9 +225,12 @@ void FlightRecorder::end_section() {
 }
 
 void FlightRecorder::leave(double now_s) {
-  if (getpid() != pid_) return;
   own_->left.store(now_s, std::memory_order_relaxed);
   own_->state.store(Slot::kLeft, std::memory_order_release);
+}
+
+bool FlightRecorder::in_own_process() const {
+  return getpid() == pid_;
 }
 
 bool FlightRecorder::has_left(int rank) const {

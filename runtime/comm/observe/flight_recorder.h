@@ -100,9 +100,10 @@ class FlightRecorder {
   /// Sections nest; the outermost one's name is kept.
   void begin_section(const std::string& name, double now_s);
   void end_section();
-  /// The rank has ended its work: whoever needs it from now on waits in vain. Nothing in a forked child, which shares
-  /// the memory and is not the rank.
+  /// The rank has ended its work: whoever needs it from now on waits in vain.
   void leave(double now_s);
+  /// False in a forked child, which shares the memory and is not the rank. A system call.
+  bool in_own_process() const;
 
   int rank() const { return rank_; }
   const std::vector<int>& mates() const { return mates_; }
