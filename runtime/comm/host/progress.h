@@ -45,8 +45,8 @@ class ProgressEngine {
   /// has moved for timeout_s, not counting the time that another rank spends in a section (World::Section).
   void wait(WorkState& work);
 
-  /// Tells all ranks, then throws CommError on this one. `awaited` as Failure::raise.
-  [[noreturn]] void fail(const std::string& reason, const std::vector<int>& awaited = {});
+  /// Tells all ranks, then throws CommError on this one.
+  [[noreturn]] void fail(const std::string& reason) { Patience::fail(failure_, reason); }
   /// Throws the CommError that says who aborted and why, where somebody has.
   void check_abort() const { failure_.check(); }
 
@@ -57,14 +57,6 @@ class ProgressEngine {
   const WaitPolicy& policy() const { return policy_; }
 
  private:
-  /// Since when nothing has moved, and when a rank in a section was last said to be the reason.
-  struct Stall {
-    double since = 0, warned = 0;
-  };
-
-  void stalled(WorkState& work, Stall& stall);
-  void check_peers(WorkState& work);
-
   Failure& failure_;
   FlightRecorder& recorder_;
   CommTable& table_;

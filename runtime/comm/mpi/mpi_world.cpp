@@ -63,6 +63,7 @@ uint64_t agree_on_job_word() {
 
 /// On the watch's thread, while the rank's own may be anywhere.
 void on_termination(Failure& failure) {
+  set_log_rank(failure.recorder().rank());
   std::string reason = "told to end (SIGTERM)";
   for (const int rank : failure.recorder().gone())
     reason += ", rank " + std::to_string(rank) + " is gone (its process has ended)";
@@ -95,6 +96,7 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
         regions.open("flight", FlightRecorder::region_bytes(mates.size()), mates), rank, mates);
     if (hosts.spans_nodes()) links = std::make_unique<MpiLinks>(hosts, *abort);
     failure = std::make_unique<Failure>(*abort, links.get(), *recorder, options.flight_recorder_dir);
+    regions.set_failure(*failure);
     watch = std::make_unique<TerminationWatch>([&] { on_termination(*failure); });
     if (found.topology.spans_nodes() && !options.emulate_links.empty()) {
       throw ConfigError("--emulate-links " + options.emulate_links + ": the ranks are on " +
