@@ -123,8 +123,10 @@ void split_rounds(comm::World& world, int rounds) {
     }
   }
   world.group().barrier();
-  std::printf("GREW %d descriptors, %d mappings\n", count_entries("/proc/self/fd") - descriptors,
-              count_lines("/proc/self/maps") - mappings);
+  const int more_descriptors = count_entries("/proc/self/fd") - descriptors;
+  const int more_mappings = count_lines("/proc/self/maps") - mappings;
+  std::printf("GREW %d descriptors, %d mappings\n", more_descriptors, more_mappings);
+  if (more_descriptors != 0 || more_mappings != 0) throw std::runtime_error("groups leave something behind");
 }
 
 /// 1e6 sums of one integer, each checked.
@@ -137,6 +139,7 @@ void sum_integers(comm::World& world, int rounds) {
     wrong += x != n * (n - 1) / 2 + n * (round % 1000);
   }
   std::printf("SUMS %d, %lld wrong\n", rounds, static_cast<long long>(wrong));
+  if (wrong != 0) throw std::runtime_error("wrong sums");
 }
 
 /// Children that exit, end by a signal, unwind out of the World's body, or become another program.
