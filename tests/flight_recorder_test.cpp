@@ -28,6 +28,9 @@ struct Pair {
   std::shared_ptr<comm::SharedRegion> region = comm::SharedRegion::anonymous(FlightRecorder::region_bytes(2));
   FlightRecorder a{region, 5, {5, 7}};
   FlightRecorder b{region, 7, {5, 7}};
+
+  /// Rank 5's, as rank 7 sees them.
+  std::vector<OperationRecord> records() const { return b.snapshot()[0].records; }
 };
 
 comm::Signature signature_of_count(uint64_t count) {
@@ -85,7 +88,7 @@ TEST(Recorder, AnOverwrittenRecordIsNotTouched) {
   pair.a.start(0, 2);
   pair.a.finish(0, 2);
   pair.a.finish(1, 3);
-  const auto records = pair.b.snapshot()[0].records;
+  const auto records = pair.records();
   EXPECT_EQ(records.back().number, 256u);
   EXPECT_EQ(records.back().state(), "issued");
   EXPECT_EQ(records.front().state(), "done");
@@ -99,11 +102,11 @@ TEST(Recorder, NamesOutliveManyOthers) {
     pair.a.issue(RecordedName("world/" + std::to_string(i)), grads, signature_of_count(1), 0, -1, 1);
     if (i % 400 == 0) pair.a.issue(world, grads, signature_of_count(1), 0, -1, 1);
   }
-  for (const OperationRecord& record : pair.b.snapshot()[0].records) {
+  for (const OperationRecord& record : pair.records()) {
     EXPECT_EQ(record.operation.tag.str(), "dp.grads");
     EXPECT_EQ(record.operation.group.str().substr(0, 5), "world");
   }
-  EXPECT_EQ(pair.b.snapshot()[0].records.back().operation.group.str(), "world/4999");
+  EXPECT_EQ(pair.records().back().operation.group.str(), "world/4999");
 }
 
 TEST(Recorder, ReadersNeverSeeHalfARecord) {
@@ -119,7 +122,7 @@ TEST(Recorder, ReadersNeverSeeHalfARecord) {
   });
   int num_seen = 0;
   for (int round = 0; round < 2000; ++round) {
-    for (const OperationRecord& record : pair.b.snapshot()[0].records) {
+    for (const OperationRecord& record : pair.records()) {
       const uint64_t i = record.number;
       ++num_seen;
       ASSERT_EQ(record.operation.sequence, i);
