@@ -99,9 +99,13 @@ void check_world_options(const WorldOptions& options);
 
 /// Runs `body` on every rank and returns when all are done. Options are checked first (ConfigError).
 ///
+/// When a rank fails, by an exception, a mismatch, a deadline, or because it finds that another rank has left or that
+/// its process has ended, the waits of all ranks throw CommError, and one rank of the host logs what each was doing.
+///
 /// Threads: when one rank throws, the others' waits throw CommError; the first exception is rethrown here.
 /// MPI: an exception of this rank is logged, the other ranks are told, and after a grace period (so that they can say
-/// what they were doing) the job is ended with exit code 1.
+/// what they were doing) the job is ended with exit code 1. While the World lives, SIGTERM makes the same report before
+/// it ends the process.
 void run_world(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace sixfold::comm

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 
 namespace sixfold::comm {
@@ -39,11 +40,16 @@ static_assert(std::atomic<int>::is_always_lock_free, "shared between processes")
 /// Takes failures from one host's AbortState to the others'.
 class AbortRelay {
  public:
+  /// A failure on another host: who, and why.
+  struct Notice {
+    int rank;
+    std::string reason;
+  };
   virtual ~AbortRelay() = default;
   /// Once the AbortState is set: tells the other hosts, if it is this rank that has failed, and once. Returns soon.
   virtual void announce() = 0;
-  /// Sets the AbortState when word of a failure has come. Never blocks.
-  virtual void poll() = 0;
+  /// Word of a failure, once, when it has come. Never blocks.
+  virtual std::optional<Notice> poll() = 0;
 };
 
 }  // namespace sixfold::comm

@@ -27,11 +27,11 @@ void Failure::raise(const std::string& reason, const std::vector<int>& awaited, 
   std::vector<RankSnapshot> ranks;
   if (report == Report::Full) ranks = recorder_.snapshot();
   abort_.publish(recorder_.rank(), reason);
-  if (report == Report::Full) write_report(reason, awaited, ranks);
+  if (report == Report::Full) write_report(reason, awaited, ranks, "flight-recorder.json");
 }
 
 void Failure::write_report(const std::string& reason, const std::vector<int>& awaited,
-                           const std::vector<RankSnapshot>& ranks) {
+                           const std::vector<RankSnapshot>& ranks, const std::string& file) {
   const double now = seconds_now();
   if (ranks.size() > 1) {
     log_error(format_report(reason, recorder_.rank(), awaited, ranks, now));
@@ -39,7 +39,8 @@ void Failure::write_report(const std::string& reason, const std::vector<int>& aw
   }
   if (folder_.empty()) return;
   try {
-    log_error("all recorded operations: " + write_flight_file(folder_, reason, recorder_.rank(), ranks, now));
+    log_error("all recorded operations: " +
+              write_flight_file(folder_ + "/" + file, reason, recorder_.rank(), ranks, now));
   } catch (const std::exception& error) {
     log_error(error.what());  // the failure itself matters more
   }
@@ -49,11 +50,23 @@ void Failure::announce() {
   if (relay_ != nullptr) relay_->announce();
 }
 
-void Failure::check() const {
-  if (relay_ != nullptr) relay_->poll();
-  if (!abort_.is_set()) return;
-  throw CommError("rank " + std::to_string(recorder_.rank()) + ": stopped, because rank " +
-                  std::to_string(abort_.rank) + " failed: " + abort_.text);
+std::string Failure::text_of_others() const {
+  return "rank " + std::to_string(recorder_.rank()) + ": stopped, because rank " + std::to_string(abort_.rank) +
+         " failed: " + abort_.text;
+}
+
+void Failure::hear_of(const AbortRelay::Notice& notice) {
+  if (!abort_.claim()) return;
+  const std::vector<RankSnapshot> ranks = recorder_.snapshot();
+  abort_.publish(notice.rank, notice.reason);
+  write_report(text_of_others(), {}, ranks, "flight-recorder-rank" + std::to_string(recorder_.rank()) + ".json");
+}
+
+void Failure::check() {
+  if (relay_ != nullptr) {
+    if (const auto notice = relay_->poll()) hear_of(*notice);
+  }
+  if (abort_.is_set()) throw CommError(text_of_others());
 }
 
 }  // namespace sixfold::comm

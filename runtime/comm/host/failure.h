@@ -4,6 +4,9 @@
 //   2. take a snapshot of the flight recorder, while the others still are where they were
 //   3. publish: from now on every wait on this host throws
 //   4. write the report: to the log, and with --flight-recorder DIR the full rings to DIR/flight-recorder.json
+//
+// On another host, the first rank that hears of it does the same (its file is DIR/flight-recorder-rankN.json), since
+// nobody else sees what its ranks were doing.
 #pragma once
 
 #include <string>
@@ -27,15 +30,18 @@ class Failure {
   /// Takes it to the other hosts, if this rank was the first. By the rank's own thread.
   void announce();
   /// Throws the CommError that says who failed and why, where somebody has.
-  void check() const;
+  void check();
 
   AbortState& abort() { return abort_; }
   FlightRecorder& recorder() { return recorder_; }
-  /// Whether this rank has reported the failure of its World, so that nobody need say it again.
+  /// Whether this rank has written a report, which says why its World ends.
   bool has_reported() const { return has_reported_; }
 
  private:
-  void write_report(const std::string& reason, const std::vector<int>& awaited, const std::vector<RankSnapshot>& ranks);
+  std::string text_of_others() const;
+  void hear_of(const AbortRelay::Notice& notice);
+  void write_report(const std::string& reason, const std::vector<int>& awaited, const std::vector<RankSnapshot>& ranks,
+                    const std::string& file);
 
   AbortState& abort_;
   AbortRelay* relay_;

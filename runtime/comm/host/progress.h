@@ -48,7 +48,7 @@ class ProgressEngine {
   /// Tells all ranks, then throws CommError on this one.
   [[noreturn]] void fail(const std::string& reason) { Patience::fail(failure_, reason); }
   /// Throws the CommError that says who aborted and why, where somebody has.
-  void check_abort() const { failure_.check(); }
+  void check_abort() { failure_.check(); }
 
   int world_rank() const { return recorder_.rank(); }
   AbortState& abort() { return failure_.abort(); }

@@ -87,11 +87,10 @@ void check_flight_folder(const std::string& flag, const std::string& folder) {
   }
 }
 
-std::string write_flight_file(const std::string& folder, const std::string& reason, int reporter,
+std::string write_flight_file(const std::string& path, const std::string& reason, int reporter,
                               const std::vector<RankSnapshot>& ranks, double now_s) {
   Json json = {{"reason", reason}, {"reported_by", reporter}, {"ranks", Json::array()}};
   for (const RankSnapshot& rank : ranks) json["ranks"].push_back(json_of(rank, now_s));
-  const std::string path = (std::filesystem::path(folder) / "flight-recorder.json").string();
   std::ofstream file(path);
   // Tags and error texts may hold any bytes.
   file << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';

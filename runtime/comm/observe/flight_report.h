@@ -16,9 +16,9 @@ std::string format_report(const std::string& reason, int reporter, const std::ve
 /// Throws ConfigError unless `folder` can be written to; makes it where it is missing. `flag` names it in the text.
 void check_flight_folder(const std::string& flag, const std::string& folder);
 
-/// Writes `folder`/flight-recorder.json, every record of every rank, and returns its path. Times in the file are
-/// seconds before the failure. Throws CommError.
-std::string write_flight_file(const std::string& folder, const std::string& reason, int reporter,
+/// Writes every record of every rank to the JSON file `path`, and returns the path. Times in the file are seconds
+/// before the failure. Throws CommError.
+std::string write_flight_file(const std::string& path, const std::string& reason, int reporter,
                               const std::vector<RankSnapshot>& ranks, double now_s);
 
 }  // namespace sixfold::comm
