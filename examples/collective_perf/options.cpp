@@ -48,6 +48,11 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
   group.flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   group.choice("--comm", comm, {"own", "mpi"}, "Collectives: our own, or MPI's");
   group.choice("--versus", o.versus, {"none", "mpi"}, "Take turns with this backend, and print the ratio");
+  group.real("--timeout", o.world.timeout_s, 0.001, 1e6, "0.001 to 1000000",
+             "Seconds without any progress after which a wait is an error");
+  group.path("--flight-recorder", o.world.flight_recorder_dir,
+             "Folder where a run that fails writes flight-recorder.json, the last operations of every rank "
+             "(default: none)");
   group.path("--json", o.json, "Write the table to this file (default: none)");
   group.path(
       "--tune", o.tune,

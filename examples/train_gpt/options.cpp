@@ -77,6 +77,9 @@ void add_parallel(CLI::App& app, Options& o) {
                        "Compare the ranks' weights every so many steps; 0: never");
   group.real("--timeout", o.timeout, 0.001, kMaxSeconds, "0.001 to 1000000",
              "Seconds without any progress after which a wait is an error");
+  group.text(
+      "--flight-recorder", o.flight_recorder, "DIR",
+      "Where a run that fails writes flight-recorder.json, the last operations of every rank (default: nowhere)");
 }
 
 void add_output(CLI::App& app, Options& o) {

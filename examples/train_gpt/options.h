@@ -44,6 +44,7 @@ struct Options {
   double timeout = 120;
   bool force_mpi_links = false;
   int64_t check_replicas = 0;
+  std::string flight_recorder;
   // output
   int64_t eval_every = 0;
   int64_t eval_windows = 64;

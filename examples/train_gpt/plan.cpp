@@ -21,6 +21,7 @@ comm::WorldOptions world_options(const Options& options) {
   world.algorithm = options.algorithm == "auto" ? comm::Algorithm::Auto : comm::parse_algorithm(options.algorithm);
   world.deterministic = options.deterministic;
   world.timeout_s = options.timeout;
+  world.flight_recorder_dir = options.flight_recorder;
   world.topology = options.topology;
   world.emulate_links = options.emulate_links;
   world.profile = options.profile;

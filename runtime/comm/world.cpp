@@ -2,6 +2,7 @@
 
 #include "runtime/comm/host/choice.h"
 #include "runtime/comm/host/host_world.h"
+#include "runtime/comm/observe/flight_report.h"
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
 
@@ -45,6 +46,7 @@ void check_world_options(const WorldOptions& options) {
   if (options.timeout_s <= 0) {
     throw ConfigError("--timeout " + std::to_string(options.timeout_s) + ": allowed are positive numbers of seconds");
   }
+  if (!options.flight_recorder_dir.empty()) check_flight_folder("--flight-recorder", options.flight_recorder_dir);
   if (options.links.num_slots < 2) {
     throw ConfigError("links with " + std::to_string(options.links.num_slots) + " slots: allowed are 2 and more");
   }

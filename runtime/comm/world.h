@@ -39,7 +39,10 @@ struct WorldOptions {
   std::string profile;           // name or file: algorithms are chosen by what this hardware would take for them
   std::string tune_file;         // ... by these measured rows, where there are any for a group
   bool debug = false;            // rank 0 of each group says what it found and what it will choose, and why
-  std::string emulate_links;     // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
+  // Where a World that fails writes flight-recorder.json, the last operations of all ranks of the host; made where it
+  // is missing. Empty: nowhere.
+  std::string flight_recorder_dir;
+  std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
 class World {
@@ -62,6 +65,24 @@ class World {
   virtual void progress() = 0;
   /// "threads" or "mpi": for log lines.
   virtual std::string kind() const = 0;
+
+  /// For long work of this rank that the others wait for, such as a save: between the two, no deadline of the other
+  /// ranks of this host runs out, and reports say where this rank is. A rank that ends meanwhile is noticed as ever.
+  /// They nest. Better through Section, which ends with its scope.
+  virtual void begin_section(const std::string& name) = 0;
+  virtual void end_section() = 0;
+  class Section;
+};
+
+class World::Section {
+ public:
+  Section(World& world, const std::string& name) : world_(world) { world_.begin_section(name); }
+  ~Section() { world_.end_section(); }
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+
+ private:
+  World& world_;
 };
 
 /// Number of ranks that run_world would start, known before anything is started or allocated.
@@ -78,9 +99,13 @@ void check_world_options(const WorldOptions& options);
 
 /// Runs `body` on every rank and returns when all are done. Options are checked first (ConfigError).
 ///
+/// When a rank fails, by an exception, a mismatch, a deadline, or because it finds that another rank has left or that
+/// its process has ended, the waits of all ranks throw CommError, and one rank of the host logs what each was doing.
+///
 /// Threads: when one rank throws, the others' waits throw CommError; the first exception is rethrown here.
 /// MPI: an exception of this rank is logged, the other ranks are told, and after a grace period (so that they can say
-/// what they were doing) the job is ended with exit code 1.
+/// what they were doing) the job is ended with exit code 1. While the World lives, SIGTERM makes the same report before
+/// it ends the process.
 void run_world(const WorldOptions& options, const std::function<void(World&)>& body);
 
 }  // namespace sixfold::comm

@@ -54,11 +54,12 @@ std::shared_ptr<const GroupPlan> GroupPlans::make_plan(const Collective& c) {
   const size_t pass_count =
       max_pass_count(c.primitive, algorithm, call.size, call.step_capacity, c.count, &context_.topology);
   const std::string tag(c.tag);
-  return std::make_shared<const GroupPlan>(GroupPlan{
-      Plan(call, find_builder(c.primitive, algorithm), pass_count), signature_of(c, algorithm),
-      context_.comm_table.row(tag, c.primitive, algorithm, "own", call.size), tag, operation_bytes(call, element_bytes),
-      predicted_sent_elements(algorithm, call) * static_cast<double>(element_bytes), output_count(call) * element_bytes,
-      c.counts});
+  return std::make_shared<const GroupPlan>(
+      GroupPlan{Plan(call, find_builder(c.primitive, algorithm), pass_count), signature_of(c, algorithm),
+                context_.comm_table.row(tag, c.primitive, algorithm, "own", call.size), tag, RecordedName(tag),
+                operation_bytes(call, element_bytes),
+                predicted_sent_elements(algorithm, call) * static_cast<double>(element_bytes),
+                output_count(call) * element_bytes, c.counts});
 }
 
 Algorithm GroupPlans::choose(const Collective& c) const {

@@ -11,6 +11,7 @@
 #include "runtime/comm/host/plan.h"
 #include "runtime/comm/host/signature.h"
 #include "runtime/comm/observe/comm_table.h"
+#include "runtime/comm/observe/flight_recorder.h"
 
 namespace sixfold::comm {
 
@@ -20,6 +21,7 @@ struct GroupPlan {
   Signature signature;
   CommRow& row;
   std::string tag;
+  RecordedName tag_name;  // the same, for the flight recorder
   uint64_t bytes;
   double predicted_sent_bytes;
   size_t output_bytes;                                // of this rank

@@ -1,5 +1,6 @@
 #include "runtime/comm/host/host_world.h"
 
+#include <cstdlib>
 #include <numeric>
 
 namespace sixfold::comm {
@@ -38,7 +39,7 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
       peers_(*parts.regions, parts.rank, parts_.hosts),
       memory_(allocator_on(peers_.own_heap())),
       choice_(options, parts.oversubscribed),
-      engine_(parts.rank, *parts.abort, parts.relay, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
+      engine_(*parts.failure, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
       context_{engine_,      memory_,       *parts.regions,    peers_,
                topology_,    parts_.hosts,  parts.carriers,    pacer_ ? &*pacer_ : nullptr,
                choice_,      options.links, options.algorithm, options.deterministic,
@@ -60,6 +61,32 @@ Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
 
 std::unique_ptr<GroupBackend> HostWorld::open_mpi_group(bool) {
   throw ConfigError("--comm mpi: needs ranks started by mpirun, these are " + parts_.kind + " (allowed: own)");
+}
+
+void raise_current(Failure& failure) {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    failure.raise(error.what(), {}, Failure::Report::None);
+  } catch (const std::exception& error) {
+    failure.raise(error.what());
+  } catch (...) {
+    failure.raise("an exception of unknown type");
+  }
+}
+
+void run_body(const std::function<void(World&)>& body, World& world, Failure& failure) {
+  const auto end_child = [&](int exit_code) {
+    if (!failure.recorder().in_own_process()) std::_Exit(exit_code);
+  };
+  try {
+    body(world);
+  } catch (...) {
+    end_child(EXIT_FAILURE);
+    raise_current(failure);
+    throw;
+  }
+  end_child(EXIT_SUCCESS);
 }
 
 }  // namespace sixfold::comm

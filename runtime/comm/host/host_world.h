@@ -15,13 +15,12 @@ struct HostWorldParts {
   int rank = 0;
   int size = 1;
   std::string kind;  // "threads", "mpi"
-  AbortState* abort = nullptr;
+  Failure* failure = nullptr;
   RegionProvider* regions = nullptr;
   bool oversubscribed = false;  // more ranks than cores; on any of the hosts, so that all ranks have the same
   Topology topology;            // as found; WorldOptions may declare another
   Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
   CarrierProvider* carriers = nullptr;
-  AbortRelay* relay = nullptr;
 };
 
 class HostWorld : public World {
@@ -37,6 +36,8 @@ class HostWorld : public World {
   CommTable& comm_table() override { return table_; }
   void progress() override { engine_.poll_exposed(); }
   std::string kind() const override { return parts_.kind; }
+  void begin_section(const std::string& name) override { engine_.recorder().begin_section(name, seconds_now()); }
+  void end_section() override { engine_.recorder().end_section(); }
 
  protected:
   ProgressEngine& engine() { return engine_; }
@@ -60,6 +61,14 @@ class HostWorld : public World {
 /// Which ranks share memory, when `found` says which are on one host: those, or less, where WorldOptions forces links
 /// of another kind between declared nodes.
 Topology memory_hosts(const WorldOptions& options, const Topology& found);
+
+/// In a catch clause: tells the other ranks what the exception says. A ConfigError, which every rank is likely to
+/// throw, makes no report.
+void raise_current(Failure& failure);
+/// Calls `body`; an exception reaches the other ranks before the World closes its groups, which would wait for them. A
+/// process that the body has forked, and that comes out of it, ends here: it is no rank, and must not touch what the
+/// ranks share.
+void run_body(const std::function<void(World&)>& body, World& world, Failure& failure);
 
 /// Ranks as threads of this process (host/thread_world.cpp).
 void run_threads(const WorldOptions& options, const std::function<void(World&)>& body);

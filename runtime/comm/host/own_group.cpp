@@ -15,8 +15,9 @@ class CollectiveWork final : public WorkState {
  public:
   CollectiveWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
 
-  void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, GroupLinks& links,
-             Workspace& workspace, const Fail& fail) {
+  void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, uint64_t record,
+             GroupLinks& links, Workspace& workspace, const Fail& fail) {
+    set_record(record);
     plan_ = std::move(plan);
     set_row(plan_->row);
     check_ = c.check;
@@ -32,6 +33,7 @@ class CollectiveWork final : public WorkState {
            plan_->tag + ") of group " + group_.key();
   }
   std::string diagnose() const override { return group_.diagnose(); }
+  std::vector<int> awaited_ranks() const override { return group_.absent_ranks(); }
 
   bool advance() {
     if (start_ == 0) {
@@ -39,10 +41,13 @@ class CollectiveWork final : public WorkState {
       const std::string problem = check_ ? check_() : std::string();
       if (!problem.empty()) group_.fail(describe(), problem);
       group_.publish_output(sequence_, output_word_);
+      group_.recorder().start(record(), start_);
     }
     const bool moved = run_->advance();
     if (!run_->done()) return moved;
-    row().seconds += seconds_now() - start_;
+    const double end = seconds_now();
+    group_.recorder().finish(record(), end);
+    row().seconds += end - start_;
     row().sent_bytes += run_->sent_bytes();
     run_.reset();
     check_ = nullptr;
@@ -65,13 +70,15 @@ class TransferWork final : public WorkState {
  public:
   TransferWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
 
-  void begin(CommRow& row, size_t num_parts) {
+  void begin(CommRow& row, size_t num_parts, uint64_t record) {
     set_row(row);
+    set_record(record);
     num_left_ = num_parts;
   }
   bool done() const override { return num_left_ == 0; }
   std::string describe() const override { return group_.describe_transfer(*this); }
   std::string diagnose() const override { return "the peer has not matched it"; }
+  std::vector<int> awaited_ranks() const override { return group_.absent_peers(*this); }
   void part_done() { --num_left_; }
 
  private:
@@ -86,11 +93,13 @@ struct OwnGroup::LaneQueue {
     std::shared_ptr<TransferWork> work;
     CommRow* row;
     double start;
+    uint64_t record;
   };
   uint64_t next_sequence = 0;
   std::deque<Entry> entries;
   // The row of the tag that was used last.
   std::string tag;
+  RecordedName tag_name;
   CommRow* row = nullptr;
 };
 
@@ -112,6 +121,7 @@ GroupMedia open_media(HostContext& context, const std::string& key, const std::v
 OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank)
     : context_(context),
       key_(std::move(key)),
+      key_name_(key_, FixedName::Keep::Tail),
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
@@ -130,7 +140,8 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
 
 OwnGroup::~OwnGroup() {
   // A rank that is failing does not wait for the others: they learn of it once the exception has left its World's body.
-  const bool failing = std::uncaught_exceptions() > 0;
+  // Neither does a forked child, whose operations they are not.
+  const bool failing = std::uncaught_exceptions() > 0 || !recorder().in_own_process();
   try {
     while (WorkState* work = outstanding()) {
       if (failing || context_.engine.abort().is_set()) break;
@@ -166,9 +177,10 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   row.predicted_sent_bytes += plan->predicted_sent_bytes;
 
   std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, row);
-  work->begin(std::move(plan), c, sequence, links_, workspace_, fail_collective_);
-  collectives_.push_back(work);
   const double start = seconds_now();
+  const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, sequence, -1, start);
+  work->begin(std::move(plan), c, sequence, record, links_, workspace_, fail_collective_);
+  collectives_.push_back(work);
   poll();
   row.exposed_seconds += seconds_now() - start;
   return work;
@@ -182,6 +194,7 @@ CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
   if (queue.row == nullptr || queue.tag != transfer.options.tag) {
     const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
     queue.tag = transfer.options.tag;
+    queue.tag_name = RecordedName(queue.tag);
     queue.row = &context_.engine.table().row(queue.tag, primitive, Algorithm::Auto, "own", size());
   }
   return *queue.row;
@@ -197,12 +210,18 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
     ++row.calls;
     row.bytes += bytes;
     row.predicted_sent_bytes += transfer.kind == P2p::Kind::Send ? static_cast<double>(bytes) : 0.0;
+    const double start = seconds_now();
+    P2pRun run(links_, transfer, queue.next_sequence++, fail_transfer_);
+    Signature signature = run.signature();
+    if (!run.is_send()) signature.primitive = Primitive::Recv;
+    const uint64_t record =
+        recorder().issue(key_name_, queue.tag_name, signature, run.sequence(), transfer.peer, start);
     if (!work) {
       work = idle_work(transfer_works_, *this, row);
-      work->begin(row, transfers.size());
+      work->begin(row, transfers.size(), record);
     }
-    queue.entries.push_back(
-        {P2pRun(links_, transfer, queue.next_sequence++, fail_transfer_), work, &row, seconds_now()});
+    if (queue.entries.empty()) recorder().start(record, start);
+    queue.entries.push_back({std::move(run), work, &row, start, record});
     ++transfers_under_way_;
   }
   poll();
@@ -239,11 +258,14 @@ bool OwnGroup::advance() {
       LaneQueue::Entry& entry = queue.entries.front();
       moved |= entry.run.advance();
       if (!entry.run.done()) break;
-      entry.row->seconds += seconds_now() - entry.start;
+      const double end = seconds_now();
+      recorder().finish(entry.record, end);
+      entry.row->seconds += end - entry.start;
       entry.row->sent_bytes += entry.run.sent_bytes();
       entry.work->part_done();
       --transfers_under_way_;
       queue.entries.pop_front();
+      if (!queue.entries.empty()) recorder().start(queue.entries.front().record, end);
     }
   }
   return moved;
@@ -256,6 +278,29 @@ WorkState* OwnGroup::outstanding() {
     if (!queue.entries.empty()) return queue.entries.front().work.get();
   }
   return nullptr;
+}
+
+std::vector<int> OwnGroup::absent_ranks() const {
+  std::vector<int> ranks;
+  const uint64_t sequence = next_sequence_ - collectives_.size();
+  for (int peer = 0; peer < size() && !collectives_.empty(); ++peer) {
+    if (links_.shares_memory(peer) && links_.signatures(peer).entered() <= sequence) ranks.push_back(world_rank(peer));
+  }
+  return ranks;
+}
+
+std::vector<int> OwnGroup::absent_peers(const TransferWork& work) {
+  std::vector<int> ranks;
+  for (const auto& [key, queue] : lanes_) {
+    for (const LaneQueue::Entry& entry : queue.entries) {
+      const int peer = entry.run.transfer().peer;
+      if (entry.work.get() != &work || !links_.shares_memory(peer) || entry.run.has_arrived()) continue;
+      ranks.push_back(world_rank(peer));
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 std::string OwnGroup::diagnose() {

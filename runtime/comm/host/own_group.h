@@ -53,12 +53,17 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.
   std::string diagnose();
+  /// Ranks of the World, on this host, that have not entered the oldest collective.
+  std::vector<int> absent_ranks() const;
+  /// Ranks of the World, on this host, that have not matched messages of `work`.
+  std::vector<int> absent_peers(const TransferWork& work);
   [[noreturn]] void fail(const std::string& what, const std::string& reason);
   /// What of `work` is still under way.
   std::string describe_transfer(const TransferWork& work) const;
   /// Lets peers write to the Output of the collective that is about to move.
   void publish_output(uint64_t sequence, uint64_t word) { links_.signatures(rank()).publish_output(sequence, word); }
   HostContext& context() { return context_; }
+  FlightRecorder& recorder() { return context_.engine.recorder(); }
   const std::string& key() const { return key_; }
 
  private:
@@ -70,6 +75,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
 
   HostContext& context_;
   std::string key_;
+  RecordedName key_name_;
   Topology topology_;
   const AlgorithmChoice::Table& table_;
   GroupLinks links_;

@@ -14,6 +14,8 @@ class P2pRun {
   P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const Fail& fail);
   bool advance();
   bool done() const { return done_; }
+  /// Whether a part of a message to receive is there, though an emulated link may not let it be seen yet.
+  bool has_arrived() const { return !is_send() && links_.from(transfer_.peer, channel()).ready(); }
   bool is_send() const { return transfer_.kind == P2p::Kind::Send; }
   const P2p& transfer() const { return transfer_; }
   uint64_t sequence() const { return sequence_; }

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "runtime/core/error.h"
-
 namespace sixfold::comm {
 
 namespace {
@@ -18,9 +16,8 @@ inline void cpu_pause() {
 #endif
 }
 
-constexpr int kSpins = 256;              // some 5 to 15 us of pauses: longer than most small messages take
-constexpr int kYields = 20000;           // then some 20 ms of yields
-constexpr double kDiagnoseEvery = 0.25;  // seconds without movement between two looks for a mismatch
+constexpr int kSpins = 256;     // some 5 to 15 us of pauses: longer than most small messages take
+constexpr int kYields = 20000;  // then some 20 ms of yields
 }  // namespace
 
 void Backoff::pause() {
@@ -34,9 +31,8 @@ void Backoff::pause() {
   }
 }
 
-ProgressEngine::ProgressEngine(int world_rank, AbortState& abort, AbortRelay* relay, CommTable& table,
-                               WaitPolicy policy)
-    : world_rank_(world_rank), abort_(abort), relay_(relay), table_(table), policy_(policy) {}
+ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy)
+    : failure_(failure), recorder_(failure.recorder()), table_(table), policy_(policy) {}
 
 void ProgressEngine::remove(Progressable& group) {
   std::erase(groups_, &group);
@@ -66,7 +62,8 @@ void ProgressEngine::wait(WorkState& work) {
   if (work.done()) return;
   check_abort();
   const double start = seconds_now();
-  double last_moved = start, next_look = start + kDiagnoseEvery;
+  Patience patience(failure_, policy_.timeout_s, start);
+  bool recorded = false;
   Backoff backoff(policy_.oversubscribed);
   for (int idle = 0; !work.done();) {
     if (poll()) {
@@ -81,34 +78,15 @@ void ProgressEngine::wait(WorkState& work) {
     const double now = seconds_now();
     if (idle == 64) {
       // The clock is read only when waiting takes longer: from here on it counts.
-      last_moved = now;
-      next_look = now + kDiagnoseEvery;
-    } else if (now >= next_look) {
-      stalled(work, now - last_moved);
-      next_look = now + kDiagnoseEvery;
+      patience.restart(now);
+      recorder_.wait(work.record(), now);
+      recorded = true;
+    } else if (patience.is_time_to_look(now)) {
+      patience.look(work, now);
     }
   }
+  if (recorded) recorder_.end_wait();
   work.row().exposed_seconds += seconds_now() - start;
-}
-
-void ProgressEngine::stalled(WorkState& work, double idle_s) {
-  const std::string reason = work.diagnose();
-  if (idle_s < policy_.timeout_s) return;
-  fail(work.describe() + ": nothing moved for " + std::to_string(static_cast<int>(idle_s)) + " s (--timeout); " +
-       reason);
-}
-
-void ProgressEngine::fail(const std::string& reason) {
-  abort_.set(world_rank_, reason);
-  if (relay_ != nullptr) relay_->announce();
-  throw CommError("rank " + std::to_string(world_rank_) + ": " + reason);
-}
-
-void ProgressEngine::check_abort() const {
-  if (relay_ != nullptr) relay_->poll();
-  if (!abort_.is_set()) return;
-  throw CommError("rank " + std::to_string(world_rank_) + ": stopped, because rank " + std::to_string(abort_.rank) +
-                  " failed: " + abort_.text);
 }
 
 }  // namespace sixfold::comm

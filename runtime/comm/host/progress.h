@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/host/abort.h"
+#include "runtime/comm/host/failure.h"
 #include "runtime/comm/host/work.h"
 
 namespace sixfold::comm {
@@ -31,8 +31,8 @@ struct WaitPolicy {
 
 class ProgressEngine {
  public:
-  /// `relay`: nullptr where all ranks are on this host.
-  ProgressEngine(int world_rank, AbortState& abort, AbortRelay* relay, CommTable& table, WaitPolicy policy);
+  /// Both outlive it.
+  ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy);
 
   void add(Progressable& group) { groups_.push_back(&group); }
   void remove(Progressable& group);
@@ -41,25 +41,24 @@ class ProgressEngine {
   bool poll();
   /// poll(), its time counted as exposed communication of an outstanding operation; nothing when idle.
   void poll_exposed();
-  /// Until `work` is done. Throws CommError on abort or when nothing has moved for timeout_s.
+  /// Until `work` is done. Throws CommError on abort, when a rank that it needs has left or is gone, or when nothing
+  /// has moved for timeout_s, not counting the time that another rank spends in a section (World::Section).
   void wait(WorkState& work);
 
   /// Tells all ranks, then throws CommError on this one.
-  [[noreturn]] void fail(const std::string& reason);
+  [[noreturn]] void fail(const std::string& reason) { Patience::fail(failure_, reason); }
   /// Throws the CommError that says who aborted and why, where somebody has.
-  void check_abort() const;
+  void check_abort() { failure_.check(); }
 
-  int world_rank() const { return world_rank_; }
-  AbortState& abort() { return abort_; }
+  int world_rank() const { return recorder_.rank(); }
+  AbortState& abort() { return failure_.abort(); }
+  FlightRecorder& recorder() { return recorder_; }
   CommTable& table() { return table_; }
   const WaitPolicy& policy() const { return policy_; }
 
  private:
-  void stalled(WorkState& work, double idle_s);
-
-  int world_rank_;
-  AbortState& abort_;
-  AbortRelay* relay_;
+  Failure& failure_;
+  FlightRecorder& recorder_;
   CommTable& table_;
   WaitPolicy policy_;
   std::vector<Progressable*> groups_;

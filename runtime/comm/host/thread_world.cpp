@@ -2,6 +2,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -40,22 +41,25 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   const int size = options.num_ranks;
   AbortState abort{};
   ThreadRegions regions;
+  std::vector<int> everyone(static_cast<size_t>(size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const auto flight = SharedRegion::anonymous(FlightRecorder::region_bytes(everyone.size()));
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   const unsigned cores = std::thread::hardware_concurrency();
 
   const auto run_rank = [&](int rank) {
     set_log_rank(rank);
+    FlightRecorder recorder(flight, rank, everyone);
+    Failure failure(abort, nullptr, recorder, options.flight_recorder_dir);
     try {
-      HostWorld world(options, {rank, size, "threads", &abort, &regions, static_cast<unsigned>(size) > cores,
+      HostWorld world(options, {rank, size, "threads", &failure, &regions, static_cast<unsigned>(size) > cores,
                                 Topology::one_node(size), Topology::one_node(size)});
-      body(world);
-    } catch (const std::exception& error) {
-      abort.set(rank, error.what());
-      errors[static_cast<size_t>(rank)] = std::current_exception();
+      run_body(body, world, failure);
     } catch (...) {
-      abort.set(rank, "an exception of unknown type");
       errors[static_cast<size_t>(rank)] = std::current_exception();
+      raise_current(failure);  // one from outside the body
     }
+    recorder.leave(seconds_now());
   };
 
   std::vector<std::thread> threads;

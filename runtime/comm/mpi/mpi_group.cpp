@@ -13,8 +13,11 @@ namespace sixfold::comm {
 /// Requests that complete together, and what is left to do then.
 class MpiWork final : public WorkState {
  public:
-  MpiWork(ProgressEngine& engine, CommRow& row, std::string description)
-      : WorkState(engine, row), description_(std::move(description)), start_(seconds_now()) {}
+  MpiWork(ProgressEngine& engine, CommRow& row, std::string description, double start, uint64_t record)
+      : WorkState(engine, row), description_(std::move(description)), start_(start) {
+    set_record(record);
+    engine.recorder().start(record, start);
+  }
 
   bool done() const override { return done_; }
   std::string describe() const override { return description_; }
@@ -30,7 +33,9 @@ class MpiWork final : public WorkState {
               description_);
     if (flag == 0) return false;
     if (finish_) finish_();
-    row().seconds += seconds_now() - start_;
+    const double end = seconds_now();
+    engine().recorder().finish(record(), end);
+    row().seconds += end - start_;
     done_ = true;
     return true;
   }
@@ -135,8 +140,13 @@ size_t result_count(const Call& call) {
 
 }  // namespace
 
-MpiGroup::MpiGroup(ProgressEngine& engine, MPI_Comm communicator, const Topology& world, bool blocking)
-    : engine_(engine), communicator_(communicator), world_(world), blocking_(blocking) {
+MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicator, const Topology& world, bool blocking)
+    : engine_(engine),
+      key_(std::move(key)),
+      key_name_(key_, FixedName::Keep::Tail),
+      communicator_(communicator),
+      world_(world),
+      blocking_(blocking) {
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -175,9 +185,12 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   ++row.calls;
   row.bytes += operation_bytes(call, element_bytes);
-  auto work = std::make_shared<MpiWork>(
-      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
   const double start = seconds_now();
+  const uint64_t record = engine_.recorder().issue(key_name_, RecordedName(c.tag),
+                                                   {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
+                                                   next_sequence_++, -1, start);
+  auto work = std::make_shared<MpiWork>(
+      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI", start, record);
   const int count = mpi_count(c.count);
 
   const void* in = input_of(c);
@@ -219,6 +232,15 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   return work;
 }
 
+/// Of a batch, the first message stands for all.
+uint64_t MpiGroup::record(const P2p& transfer, double now_s) {
+  const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
+  return engine_.recorder().issue(
+      key_name_, RecordedName(transfer.options.tag),
+      {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count}, next_sequence_++,
+      transfer.peer, now_s);
+}
+
 std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
   engine_.check_abort();
   std::shared_ptr<MpiWork> work;
@@ -229,9 +251,11 @@ std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
     ++row.calls;
     row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     if (!work) {
+      const double start = seconds_now();
       work = std::make_shared<MpiWork>(engine_, row,
                                        std::string(sends ? "send to" : "recv from") + " rank " +
-                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI");
+                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI",
+                                       start, record(transfer, start));
     }
     const int count = mpi_count(transfer.buf.count);
     const MPI_Datatype type = mpi_datatype(transfer.buf.dtype);
@@ -260,7 +284,7 @@ std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
   if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
-  return std::make_unique<MpiGroup>(engine_, part, world_, blocking_);
+  return std::make_unique<MpiGroup>(engine_, key_ + "/" + std::to_string(num_splits_++), part, world_, blocking_);
 }
 
 }  // namespace sixfold::comm

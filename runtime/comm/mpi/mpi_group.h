@@ -14,9 +14,9 @@ class MpiWork;
 
 class MpiGroup final : public GroupBackend, public Progressable {
  public:
-  /// Takes `communicator` over and frees it. `world` is the topology of all ranks, and outlives this. blocking:
-  /// collectives return when they are done.
-  MpiGroup(ProgressEngine& engine, MPI_Comm communicator, const Topology& world, bool blocking);
+  /// Takes `communicator` over and frees it. `key` names the group in reports. `world` is the topology of all ranks,
+  /// and outlives this. blocking: collectives return when they are done.
+  MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicator, const Topology& world, bool blocking);
   /// Completes what is under way, unless the World has failed.
   ~MpiGroup() override;
 
@@ -32,7 +32,13 @@ class MpiGroup final : public GroupBackend, public Progressable {
   WorkState* outstanding() override;
 
  private:
+  uint64_t record(const P2p& transfer, double now_s);
+
   ProgressEngine& engine_;
+  std::string key_;
+  RecordedName key_name_;
+  uint64_t next_sequence_ = 0;  // of collectives and messages together
+  int num_splits_ = 0;
   MPI_Comm communicator_;
   const Topology& world_;
   bool blocking_;

@@ -170,12 +170,13 @@ bool MpiLinks::failed() const {
   return abort_.is_set() || std::uncaught_exceptions() > 0;
 }
 
-void MpiLinks::poll() {
+std::optional<AbortRelay::Notice> MpiLinks::poll() {
   const std::lock_guard lock(mutex_);
-  if (notice_request_ == MPI_REQUEST_NULL) return;
+  if (notice_request_ == MPI_REQUEST_NULL) return std::nullopt;
   int arrived = 0;
   check_mpi(MPI_Test(&notice_request_, &arrived, MPI_STATUS_IGNORE), "notice of a failure");
-  if (arrived != 0) abort_.set(notice_.rank, notice_.text);
+  if (arrived == 0) return std::nullopt;
+  return Notice{notice_.rank, notice_.text};
 }
 
 void MpiLinks::announce() {

@@ -34,11 +34,11 @@ class MpiLinks final : public CarrierProvider, public AbortRelay {
   std::unique_ptr<LinkCarrier> open(const std::vector<int>& members, const LinkOptions& options) override;
   /// Waits for MPI to take the messages, for a fraction of a second.
   void announce() override;
-  void poll() override;
+  std::optional<Notice> poll() override;
 
  private:
   friend class MpiCarrier;
-  struct Notice {
+  struct Message {
     int32_t rank;
     char text[sizeof(AbortState::text)];
   };
@@ -52,7 +52,7 @@ class MpiLinks final : public CarrierProvider, public AbortRelay {
   std::mutex mutex_;
   int rank_ = 0;
   MPI_Comm world_ = MPI_COMM_NULL;
-  Notice notice_{}, own_notice_{};  // one that comes, one that goes
+  Message notice_{}, own_notice_{};  // one that comes, one that goes
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
   bool announced_ = false;
   std::vector<std::shared_ptr<SharedRegion>> abandoned_;

@@ -12,6 +12,7 @@
 #include "runtime/comm/mpi/mpi_links.h"
 #include "runtime/comm/mpi/mpi_types.h"
 #include "runtime/comm/mpi/process_regions.h"
+#include "runtime/comm/mpi/termination_watch.h"
 #include "runtime/core/log.h"
 
 namespace sixfold::comm {
@@ -30,8 +31,13 @@ class MpiWorld final : public HostWorld {
   std::unique_ptr<GroupBackend> open_mpi_group(bool blocking) override {
     MPI_Comm copy = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-    return std::make_unique<MpiGroup>(engine(), copy, topology(), blocking);
+    const std::string key = "mpi" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
+    ++num_groups_;
+    return std::make_unique<MpiGroup>(engine(), key, copy, topology(), blocking);
   }
+
+ private:
+  int num_groups_ = 0;
 };
 
 uint64_t agree_on_job_word() {
@@ -41,17 +47,27 @@ uint64_t agree_on_job_word() {
   return job;
 }
 
-/// `abort`, `links`: nullptr as long as there are none.
-[[noreturn]] void end_job(AbortState* abort, MpiLinks* links, int rank, const std::string& reason) {
+/// In a catch clause. `failure`: nullptr as long as there is none.
+[[noreturn]] void end_job(Failure* failure, int rank, const std::string& reason) {
   const auto end = std::chrono::steady_clock::now() + kGrace;
-  if (abort != nullptr) abort->set(rank, reason);
+  if (failure != nullptr) raise_current(*failure);
   // The same complaint of every rank, such as a wrong option, is said once.
-  const bool said = abort != nullptr && abort->is_set() && abort->rank != rank && reason == abort->text;
+  const bool said = failure != nullptr && failure->abort().is_set() &&
+                    (failure->has_reported() || (failure->abort().rank != rank && reason == failure->abort().text));
   if (!said) log_error(reason);
-  if (links != nullptr) links->announce();
+  if (failure != nullptr) failure->announce();
   std::this_thread::sleep_until(end);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();  // MPI_Abort does not return
+}
+
+/// On the watch's thread, while the rank's own may be anywhere.
+void on_termination(Failure& failure) {
+  set_log_rank(failure.recorder().rank());
+  std::string reason = "told to end (SIGTERM)";
+  for (const int rank : failure.recorder().gone())
+    reason += ", rank " + std::to_string(rank) + " is gone (its process has ended)";
+  failure.raise(reason);
 }
 
 }  // namespace
@@ -64,16 +80,24 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
   set_log_rank(rank);
   // These outlive the catch below, which tells the others.
   std::shared_ptr<SharedRegion> abort_region;
-  AbortState* abort = nullptr;
   std::unique_ptr<MpiLinks> links;
+  std::unique_ptr<FlightRecorder> recorder;
+  std::unique_ptr<Failure> failure;
+  std::unique_ptr<TerminationWatch> watch;
   try {
     const Hosts found = find_hosts();
     const Topology hosts = memory_hosts(options, found.topology);
     ProcessRegions regions(agree_on_job_word(), rank, options.timeout_s);
     check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");  // every socket is bound before the first message
-    abort_region = regions.open("abort", sizeof(AbortState), hosts.ranks_of(hosts.node_of(rank)));
-    abort = reinterpret_cast<AbortState*>(abort_region->data());
+    const std::vector<int>& mates = hosts.ranks_of(hosts.node_of(rank));
+    abort_region = regions.open("abort", sizeof(AbortState), mates);
+    auto* abort = reinterpret_cast<AbortState*>(abort_region->data());
+    recorder = std::make_unique<FlightRecorder>(
+        regions.open("flight", FlightRecorder::region_bytes(mates.size()), mates), rank, mates);
     if (hosts.spans_nodes()) links = std::make_unique<MpiLinks>(hosts, *abort);
+    failure = std::make_unique<Failure>(*abort, links.get(), *recorder, options.flight_recorder_dir);
+    regions.set_failure(*failure);
+    watch = std::make_unique<TerminationWatch>([&] { on_termination(*failure); });
     if (found.topology.spans_nodes() && !options.emulate_links.empty()) {
       throw ConfigError("--emulate-links " + options.emulate_links + ": the ranks are on " +
                         std::to_string(found.topology.num_nodes()) +
@@ -83,20 +107,17 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
     {
-      MpiWorld world(options, {rank, size, "mpi", abort, &regions, oversubscribed, found.topology, hosts, links.get(),
-                               links.get()});
-      try {
-        body(world);
-      } catch (const std::exception& error) {
-        abort->set(rank, error.what());  // before the World closes its groups, which would wait for the other ranks
-        throw;
-      }
+      MpiWorld world(options,
+                     {rank, size, "mpi", failure.get(), &regions, oversubscribed, found.topology, hosts, links.get()});
+      run_body(body, world, *failure);
     }
+    recorder->leave(seconds_now());
     MPI_Pcontrol(0);
+    watch.reset();
     links.reset();
     MPI_Finalize();
   } catch (const std::exception& error) {
-    end_job(abort, links.get(), rank, error.what());
+    end_job(failure.get(), rank, error.what());
   }
 }
 

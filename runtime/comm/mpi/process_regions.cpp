@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <thread>
 
+#include "runtime/comm/host/patience.h"
 #include "runtime/comm/host/progress.h"
 #include "runtime/core/error.h"
 
@@ -56,6 +58,44 @@ int new_memory_file(size_t bytes) {
   }
   return fd;
 }
+
+/// A rank's part in opening a group.
+class Opening final : public Awaited {
+ public:
+  Opening(const std::string& key, int peer) : key_(key), peer_(peer) {}
+  std::string describe() const override { return "opening group " + key_; }
+  std::string diagnose() const override { return "rank " + std::to_string(peer_) + " has not opened it"; }
+  std::vector<int> awaited_ranks() const override { return {peer_}; }
+
+ private:
+  const std::string& key_;
+  int peer_;
+};
+
+/// A wait for `peer`, with the patience of a World where there is one yet.
+class OpeningWait {
+ public:
+  OpeningWait(Failure* failure, double timeout_s, const std::string& key, int peer)
+      : failure_(failure), opening_(key, peer), deadline_(seconds_now() + timeout_s) {
+    if (failure != nullptr) patience_.emplace(*failure, timeout_s, seconds_now());
+  }
+  /// While nothing moves. Throws CommError.
+  void look() {
+    const double now = seconds_now();
+    if (failure_ != nullptr) {
+      failure_->check();
+      if (patience_->is_time_to_look(now)) patience_->look(opening_, now);
+    } else if (now > deadline_) {
+      throw CommError(opening_.describe() + ": " + opening_.diagnose() + " in time (--timeout)");
+    }
+  }
+
+ private:
+  Failure* failure_;
+  Opening opening_;
+  double deadline_;
+  std::optional<Patience> patience_;
+};
 
 }  // namespace
 
@@ -107,32 +147,32 @@ void ProcessRegions::send_descriptor(int fd, const std::string& key, int to) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
 
-  const double deadline = seconds_now() + timeout_s_;
+  OpeningWait wait(failure_, timeout_s_, key, to);
   while (sendmsg(socket_, &message, 0) < 0) {
     // A socket holds few datagrams; the receiver takes them when it opens its groups.
     const bool full = errno == EAGAIN || errno == ENOBUFS || errno == EINTR;
-    if (!full || seconds_now() > deadline) fail("cannot hand group " + key + " to rank " + std::to_string(to));
+    if (!full) fail("cannot hand group " + key + " to rank " + std::to_string(to));
+    wait.look();
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 
 int ProcessRegions::receive_descriptor(const std::string& key, int from) {
-  const double deadline = seconds_now() + timeout_s_;
-  while (arrived_.count(key) == 0) receive_one(key, from, deadline);
+  OpeningWait wait(failure_, timeout_s_, key, from);
+  while (arrived_.count(key) == 0) {
+    pollfd readable{socket_, POLLIN, 0};
+    if (poll(&readable, 1, 100) > 0) {
+      receive_one();
+    } else {
+      wait.look();
+    }
+  }
   const int fd = arrived_.at(key);
   arrived_.erase(key);
   return fd;
 }
 
-void ProcessRegions::receive_one(const std::string& awaited, int from, double deadline) {
-  pollfd readable{socket_, POLLIN, 0};
-  if (poll(&readable, 1, 100) <= 0) {
-    if (seconds_now() > deadline) {
-      throw CommError("rank " + std::to_string(from) + " did not open group " + awaited + " within " +
-                      std::to_string(static_cast<int>(timeout_s_)) + " s (--timeout)");
-    }
-    return;
-  }
+void ProcessRegions::receive_one() {
   char key[kMaxKey];
   iovec data{key, sizeof(key)};
   Control control{};

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "runtime/comm/host/failure.h"
 #include "runtime/comm/host/shared_region.h"
 
 namespace sixfold::comm {
@@ -17,16 +18,20 @@ class ProcessRegions final : public RegionProvider {
   ProcessRegions(uint64_t job, int rank, double timeout_s);
   ~ProcessRegions() override;
 
+  /// From now on, waits for other ranks end as all others do (patience.h). `failure` outlives the regions.
+  void set_failure(Failure& failure) { failure_ = &failure; }
+
   std::shared_ptr<SharedRegion> open(const std::string& key, size_t bytes, const std::vector<int>& members) override;
 
  private:
   void send_descriptor(int fd, const std::string& key, int to);
   int receive_descriptor(const std::string& key, int from);
-  void receive_one(const std::string& awaited, int from, double deadline);
+  void receive_one();
 
   uint64_t job_;
   int rank_;
   double timeout_s_;
+  Failure* failure_ = nullptr;  // none while the World starts
   int socket_ = -1;
   std::map<std::string, int> arrived_;  // descriptors of regions that this rank has not asked for yet
 };
