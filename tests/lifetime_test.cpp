@@ -60,13 +60,14 @@ TEST(Lifetime, AWorkOutlivesItsGroup) {
 
 // Whoever forgets to destroy a group loses its memory and nothing else.
 TEST(Lifetime, AGroupThatIsNeverDestroyed) {
-  static std::vector<comm::Communicator*> forgotten(2);  // reachable, so that no tool calls it lost
+  static comm::Communicator* forgotten[2];  // reachable, so that no tool calls it lost
   run_ranks(2, [](comm::World& world) {
     auto* group = new comm::Communicator(world.group().split(0, 0));
     group->barrier();
-    forgotten[static_cast<size_t>(world.rank())] = group;
+    forgotten[world.rank()] = group;
     world.group().barrier();
   });
+  EXPECT_NE(forgotten[0], forgotten[1]);
 }
 
 struct Holdings {

@@ -84,6 +84,9 @@ TEST(MpiLinks, RanksOfOtherNodesLearnWhoFailed) {
     EXPECT_LT(comm::seconds_now() - start, 10.0);
     EXPECT_EQ(times(outcome.output, "stopped, because rank 1 failed: disk full"), nodes.num_ranks - 1)
         << outcome.output;
+    // On every node of two ranks or more, one of them says what all of it were doing.
+    EXPECT_EQ(times(outcome.output, "what the ranks of this host were doing"), nodes.num_ranks == 4 ? 2 : 0)
+        << outcome.output;
   }
 }
 

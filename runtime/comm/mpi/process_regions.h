@@ -1,7 +1,9 @@
 // ProcessRegions: memory shared by processes of one host.
 //
 // The first member makes an anonymous memory file (memfd) and hands its descriptor to the others over Unix sockets. The
-// file has no name: nothing can be left behind, no foreign segment can be joined, and /dev/shm's size is no limit.
+// file has no name: nothing can be left behind, and no foreign segment can be joined. Its pages belong to a mount of
+// the kernel's own (memfd_create(2)), which is limited by memory alone: the size of /dev/shm, a mount like any other,
+// is no limit.
 #pragma once
 
 #include <map>
