@@ -1,8 +1,8 @@
 // Bytes counted in the links equal the formulas, and a schedule that sends too much is found out.
 #include "runtime/comm/host/executor.h"
-#include "runtime/comm/observe/predict.h"
 #include "tests/collective_cases.h"
 #include "tests/harness.h"
+#include "tests/predicted.h"
 
 namespace sixfold::test {
 namespace {

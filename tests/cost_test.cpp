@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "runtime/comm/observe/predict.h"
 #include "tests/harness.h"
+#include "tests/predicted.h"
 
 namespace sixfold::comm {
 namespace {

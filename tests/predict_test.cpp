@@ -1,9 +1,9 @@
 // The closed formulas of what a rank sends, beside hand-computed values and beside what verify counted in a replay.
-#include "runtime/comm/observe/predict.h"
 
 #include <bit>
 #include <numeric>
 
+#include "tests/predicted.h"
 #include "tests/verify_harness.h"
 
 namespace sixfold::comm {

@@ -7,24 +7,13 @@
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/error.h"
 #include "tests/harness.h"
+#include "tests/refusal.h"
 
 namespace sixfold::comm {
 namespace {
 
-/// The text of the ConfigError that `body` throws.
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
-void expect_mentions(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " not in: " << text;
-}
+using test::expect_mentions;
+using test::refusal;
 
 const std::string kGood = R"({"name": "mine", "intra": {"alpha_us": 2, "gb_per_s": 300},
   "inter": {"alpha_us": 5.5, "gb_per_s": 25, "source": "a guess"}, "num_rails": 2, "reduce_gb_per_s": 500})";

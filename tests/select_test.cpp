@@ -10,6 +10,7 @@
 #include "runtime/comm/schedule/closed_form.h"
 #include "runtime/comm/schedule/tune.h"
 #include "tests/harness.h"
+#include "tests/refusal.h"
 
 namespace sixfold::comm {
 namespace {
@@ -26,15 +27,7 @@ SelectRow row(Primitive primitive, int num_ranks, int num_nodes, size_t up_to_by
   return r;
 }
 
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
+using test::refusal;
 
 // ---- The rule ------------------------------------------------------------------------------------------------------
 

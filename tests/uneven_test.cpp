@@ -177,6 +177,19 @@ TEST(UnevenAllGather, TablesThatDiffer) {
   EXPECT_NE(error.find("all_gather #0"), std::string::npos) << error;
 }
 
+// Refused once the exchange of counts is under way: its buffers live until it is done, late as the other rank may be.
+TEST(UnevenAllToAll, RefusedAfterTheCountsWereSent) {
+  run_ranks(2, [](comm::World& world) {
+    const std::vector<size_t> counts = {4, 4};
+    const Tensor in = tensor(world, 8), out = tensor(world, 8);
+    for (int round = 0; round < 20; ++round) {
+      if (world.rank() == round % 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_THROW(world.group().all_to_all(in, out, counts, counts, with(Algorithm::Hierarchical)), ConfigError);
+    }
+    world.group().barrier();
+  });
+}
+
 TEST(UnevenCollectives, RefusedByName) {
   run_ranks(2, [](comm::World& world) {
     const Tensor a = tensor(world, 4), b = tensor(world, 8);

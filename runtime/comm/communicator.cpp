@@ -237,8 +237,9 @@ Work Communicator::all_to_all(ConstBuf in, Buf out, std::span<const size_t> send
   counts.dtype = DType::I64;
   const std::string tag = options.tag + ".counts";
   counts.tag = tag;
+  counts.keeps = exchange;  // the call below may refuse, and be gone before this one is done
   backend_->start(counts);
-  c.check = [exchange] { return exchange->problem(); };  // keeps the buffers, too
+  c.check = [exchange] { return exchange->problem(); };
   return Work(backend_->start(c));
 }
 

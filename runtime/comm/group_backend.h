@@ -26,6 +26,7 @@ struct Collective {
   std::shared_ptr<const std::vector<size_t>> counts;  // as Call::counts; nullptr: all blocks have `count` elements
   /// Called when the operation starts, after those issued before it; returns what is wrong, or nothing.
   std::function<std::string()> check;
+  std::shared_ptr<const void> keeps;  // held until the operation is done: buffers that nobody else owns
   Algorithm algorithm = Algorithm::Auto;
   std::string_view tag;  // valid during the call that starts the operation
 

@@ -58,6 +58,8 @@ class World {
   virtual Communicator open_group(BackendKind backend, bool blocking) = 0;
   /// Which ranks share a node: as found, or as WorldOptions declares.
   virtual const Topology& topology() const = 0;
+  /// This rank's memory. Blocks of parameters, gradients and communication lie where all ranks of the host reach them:
+  /// large operations read and write such buffers in place (see LinkOptions).
   virtual Memory& memory() = 0;
   virtual CommTable& comm_table() = 0;
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that

@@ -50,7 +50,7 @@ class ScheduleRun {
   };
 
   void begin();
-  /// Whether slice `slice` of a step of another channel is done in the pass of `cursor`.
+  /// Whether `step`, of another channel, has done the slice that `cursor` stands at, in the same pass.
   bool is_done(const Cursor& cursor, const Schedule& schedule, size_t step) const;
   /// Puts the cursor on the next step of its channel with slices left; false when the channel has none.
   bool settle(int channel, Cursor& cursor);

@@ -50,7 +50,7 @@ std::shared_ptr<const GroupPlan> GroupPlans::make_plan(const Collective& c) {
   check_applies(c, algorithm);
   const size_t element_bytes = dtype_bytes(c.dtype);
   Call call = c.call(context_.rank, context_.topology);
-  call.step_capacity = static_cast<size_t>(context_.links.num_slots - 1) * (context_.links.slot_bytes / element_bytes);
+  call.step_capacity = LinkShape{context_.links.num_slots, context_.links.slot_bytes}.step_capacity(element_bytes);
   const size_t pass_count =
       max_pass_count(c.primitive, algorithm, call.size, call.step_capacity, c.count, &context_.topology);
   const std::string tag(c.tag);

@@ -21,6 +21,7 @@ class CollectiveWork final : public WorkState {
     plan_ = std::move(plan);
     set_row(plan_->row);
     check_ = c.check;
+    keeps_ = c.keeps;
     sequence_ = sequence;
     output_word_ = links.word_of(c.out, plan_->output_bytes);
     run_.emplace(links, plan_->plan, sequence, plan_->signature, c.in, c.out, workspace, fail);
@@ -51,6 +52,7 @@ class CollectiveWork final : public WorkState {
     row().sent_bytes += run_->sent_bytes();
     run_.reset();
     check_ = nullptr;
+    keeps_.reset();
     done_ = true;
     return true;
   }
@@ -60,6 +62,7 @@ class CollectiveWork final : public WorkState {
   std::shared_ptr<const GroupPlan> plan_;
   std::optional<ScheduleRun> run_;
   std::function<std::string()> check_;  // as Collective::check
+  std::shared_ptr<const void> keeps_;
   uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
   bool done_ = true;

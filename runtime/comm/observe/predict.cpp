@@ -250,14 +250,4 @@ double predicted_sent_elements(Algorithm algorithm, const Call& call) {
   }
 }
 
-double predicted_sent_elements(Primitive primitive, Algorithm algorithm, int rank, int size, int root, size_t count) {
-  Call call;
-  call.primitive = primitive;
-  call.rank = rank;
-  call.size = size;
-  call.root = root;
-  call.count = count;
-  return predicted_sent_elements(algorithm, call);
-}
-
 }  // namespace sixfold::comm

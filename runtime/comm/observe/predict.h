@@ -29,7 +29,4 @@ namespace sixfold::comm {
 /// algorithms for full bandwidth broadcast, reduction and scan", 2009.
 double predicted_sent_elements(Algorithm algorithm, const Call& call);
 
-/// The same for equal blocks on one node.
-double predicted_sent_elements(Primitive primitive, Algorithm algorithm, int rank, int size, int root, size_t count);
-
 }  // namespace sixfold::comm
