@@ -57,7 +57,7 @@ constexpr Formula kOneShot = {Primitive::AllReduce, Algorithm::Direct, "N-1", "(
 
 // Elements of the full buffer: they divide by 8, by two halves of 8 parts, and are too many for one shot.
 constexpr size_t kFullCount = 3360;
-constexpr size_t kOneShotFullCount = 840;
+constexpr size_t kOneShotFullCount = 480;
 
 const Formula& formula_of(Primitive primitive, Algorithm algorithm) {
   const auto* found = std::find_if(std::begin(kFormulas), std::end(kFormulas), [&](const Formula& f) {

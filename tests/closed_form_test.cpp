@@ -101,7 +101,7 @@ struct FormulaRow {
 };
 
 // A percent everywhere, but for estimates: trees whose passes overlap, trees over several nodes, direct sums whose
-// passes get out of step.
+// passes get out of step, or that are cut into a part for each of many ranks.
 const FormulaRow kRows[] = {
     {Primitive::AllReduce, Algorithm::Ring, {}},
     {Primitive::ReduceScatter, Algorithm::Ring, {}},
@@ -115,7 +115,7 @@ const FormulaRow kRows[] = {
     {Primitive::Reduce, Algorithm::Direct, {}},
     {Primitive::AllGather, Algorithm::Direct, {}, {1, 2}, {1, 2}},
     {Primitive::ReduceScatter, Algorithm::Direct, {}, {4, 8}, {4, 8}},
-    {Primitive::AllReduce, Algorithm::Direct, {}, {3, 8}, {3, 9}},
+    {Primitive::AllReduce, Algorithm::Direct, {1, 2}, {3, 8}, {3, 9}},
     {Primitive::AllToAll, Algorithm::Pairwise, {1, 3}},
     {Primitive::Broadcast, Algorithm::Binomial, {}},
     {Primitive::Reduce, Algorithm::Binomial, {}, {5, 6}, {}},

@@ -27,6 +27,7 @@ struct WorldCase {
     options.links.num_slots = num_slots;
     options.links.slot_bytes = 128;
     options.links.min_in_place_bytes = in_place_links ? 128 : SIZE_MAX;
+    options.links.min_lend_bytes = num_slots == 2 ? 128 : SIZE_MAX;
     options.timeout_s = 30;
     return options;
   }

@@ -16,6 +16,7 @@ comm::WorldOptions small_slots(int num_slots, bool in_place) {
   options.links.num_slots = num_slots;
   options.links.slot_bytes = 64;
   options.links.min_in_place_bytes = in_place ? 64 : SIZE_MAX;
+  options.links.min_lend_bytes = 64;
   options.timeout_s = 20;
   return options;
 }

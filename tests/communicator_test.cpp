@@ -183,7 +183,7 @@ TEST(Buffers, AreFreeAfterWait) {
       std::atomic<int> num_wrong{0};
       comm::WorldOptions options;
       options.links.slot_bytes = 1024;
-      options.links.min_in_place_bytes = min_in_place_bytes;
+      options.links.min_in_place_bytes = options.links.min_lend_bytes = min_in_place_bytes;
       run_ranks(
           4,
           [&](comm::World& world) {
@@ -208,7 +208,7 @@ TEST(Buffers, AreFreeAfterWait) {
 TEST(Buffers, ServeOneOperationAfterTheOther) {
   comm::WorldOptions options;
   options.links.slot_bytes = 64;
-  options.links.min_in_place_bytes = 64;
+  options.links.min_in_place_bytes = options.links.min_lend_bytes = 64;
   run_ranks(
       3,
       [](comm::World& world) {

@@ -73,6 +73,7 @@ std::vector<float> wild_gradients(int64_t bucket_bytes, bool overlap, bool deter
   comm::WorldOptions world_options = small_links(deterministic);
   world_options.links.slot_bytes = size_t{64} << (delay_seed % 4 * 2);
   world_options.links.min_in_place_bytes = delay_seed % 2 == 0 ? 64 : SIZE_MAX;
+  world_options.links.min_lend_bytes = delay_seed % 3 == 0 ? 64 : SIZE_MAX;
   test::run_ranks(
       4,
       [&](comm::World& world) {

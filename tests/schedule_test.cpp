@@ -178,8 +178,10 @@ TEST(DirectOrder, IsRankOrder) {
 
 TEST(DirectOrder, OneShotIsDecidedByTheWholeCount) {
   EXPECT_TRUE(is_one_shot(0, 64));
-  EXPECT_TRUE(is_one_shot(4096, 2));
-  EXPECT_FALSE(is_one_shot(4097, 2));
+  EXPECT_TRUE(is_one_shot(8192, 2));
+  EXPECT_FALSE(is_one_shot(8193, 2));
+  EXPECT_TRUE(is_one_shot(512, 8));
+  EXPECT_FALSE(is_one_shot(513, 8));
   EXPECT_FALSE(is_one_shot(kHuge, 2));
   Call call = make_call(Primitive::AllReduce, 4, kOneShotCount);
   const auto num_steps = [&] { return find_builder(Primitive::AllReduce, Algorithm::Direct)(call).steps.size(); };

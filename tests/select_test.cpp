@@ -136,8 +136,8 @@ double textbook_us(Algorithm algorithm, double n, double a, double full) {
   switch (algorithm) {
     case Algorithm::Ring:
       return 2 * (n - 1) * (a + full / n);
-    case Algorithm::Direct:  // one shot up to 8192 elements over all ranks
-      return full * 1000 / 4 * n <= 8192 ? a + (n - 1) * full : 2 * a + 2 * (n - 1) / n * full;
+    case Algorithm::Direct:  // one shot up to 32768 elements, sent by all to all
+      return full * 1000 / 4 * n * n <= 32768 ? a + (n - 1) * full : 2 * a + 2 * (n - 1) / n * full;
     default:
       return std::numeric_limits<double>::infinity();
   }

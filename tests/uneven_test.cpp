@@ -14,6 +14,7 @@ comm::WorldOptions small_slots(bool in_place, const std::string& topology = "") 
   options.links.slot_bytes = 64;
   options.links.num_slots = 3;
   options.links.min_in_place_bytes = in_place ? 64 : SIZE_MAX;
+  options.links.min_lend_bytes = 64;
   options.timeout_s = 20;
   options.topology = topology;
   return options;

@@ -38,7 +38,7 @@ TEST_P(EveryBuilder, IsProvedCorrect) {
   }
 }
 
-// Counts above kOneShotCount / N, where all-reduce direct turns to two shots; and a chunk limit of 1000 elements.
+// Counts above kOneShotCount / N^2, where all-reduce direct turns to two shots; and a chunk limit of 1000 elements.
 TEST_P(EveryBuilder, IsProvedCorrectOnLongBuffers) {
   const auto [primitive, algorithm] = GetParam();
   for (int size : {2, 3, 4}) {

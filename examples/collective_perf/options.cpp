@@ -75,7 +75,9 @@ void add_ranks(CLI::App& app, PerfOptions& o) {
   group.whole<size_t>("--slot-bytes", o.world.links.slot_bytes, 64, "Bytes of a link's slot", size_t{16} << 20);
   group.whole("--num-slots", o.world.links.num_slots, 2, "Slots of a link", 1024);
   group.whole<size_t>("--min-in-place-bytes", o.world.links.min_in_place_bytes, 0,
-                      "Operations from here on are read and written in the peers' buffers", kMaxBytes);
+                      "Operations from here on write their results into the peers' buffers", kMaxBytes);
+  group.whole<size_t>("--min-lend-bytes", o.world.links.min_lend_bytes, 0,
+                      "Operations from here on, and reductions in place, read in the peers' buffers", kMaxBytes);
 }
 
 /// What an option would do nothing beside is refused, not ignored.

@@ -2,11 +2,14 @@
 // vectorises the inner loops.
 #include "kernels/reduce.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
+
+#include "kernels/far_copy.h"
 
 namespace sixfold {
 
@@ -147,15 +150,9 @@ bool reduce_supported(DType dtype, ReduceOp op) {
   return op != ReduceOp::Avg || dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F16;
 }
 
-void fused_reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count, float scale) {
-  if (count == 0) return;
-  if (plain_copy(o, dtype, scale)) {
-    const void* source = o.received != nullptr ? o.received : o.local;
-    const size_t bytes = count * dtype_bytes(dtype);
-    if (o.dst != nullptr && o.dst != source) std::memcpy(o.dst, source, bytes);
-    if (o.send != nullptr) std::memcpy(o.send, source, bytes);
-    return;
-  }
+namespace {
+
+void reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count, float scale) {
   dispatch(dtype, [&](auto element) {
     using T = decltype(element);
     switch (op) {
@@ -170,6 +167,51 @@ void fused_reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count
         return with_operand_types<ReduceOp::Prod, T>(o, count, scale);
     }
   });
+}
+
+/// The operands from element `first` on.
+FusedOperands from(const FusedOperands& o, DType dtype, size_t first) {
+  const size_t offset = first * dtype_bytes(dtype), accum_offset = first * dtype_bytes(accum_dtype(dtype));
+  const auto moved = [](auto* pointer, size_t bytes) {
+    using Byte =
+        std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(pointer)>>, const std::byte, std::byte>;
+    return pointer == nullptr ? pointer : static_cast<Byte*>(pointer) + bytes;
+  };
+  FusedOperands rest = o;
+  rest.received = moved(o.received, offset);
+  rest.local = moved(o.local, o.local_is_accum ? accum_offset : offset);
+  rest.dst = moved(o.dst, o.dst_is_accum ? accum_offset : offset);
+  rest.send = moved(o.send, offset);
+  return rest;
+}
+
+}  // namespace
+
+void fused_reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count, float scale) {
+  if (count == 0) return;
+  const size_t element_bytes = dtype_bytes(dtype);
+  if (plain_copy(o, dtype, scale)) {
+    const void* source = o.received != nullptr ? o.received : o.local;
+    const size_t bytes = count * element_bytes;
+    if (o.dst != nullptr && o.dst != source) std::memcpy(o.dst, source, bytes);
+    if (o.send != nullptr) far_copy(o.send, source, bytes);
+    return;
+  }
+  // What has just been received from where the result goes is in this core's cache now, so plain stores are best.
+  if (o.send == nullptr || o.send == o.received) return reduce(dtype, op, o, count, scale);
+  // Else results go there by whole lines, from where the first-level cache has them.
+  constexpr size_t kChunkBytes = 8192;
+  alignas(64) std::byte chunk[kChunkBytes];
+  const size_t chunk_count = kChunkBytes / element_bytes;
+  for (size_t first = 0; first < count; first += chunk_count) {
+    const size_t n = std::min(chunk_count, count - first);
+    FusedOperands part = from(o, dtype, first);
+    void* const far = part.send;
+    const bool kept = part.dst != nullptr && !part.dst_is_accum;
+    part.send = kept ? nullptr : chunk;
+    reduce(dtype, op, part, n, scale);
+    far_copy(far, kept ? part.dst : chunk, n * element_bytes);
+  }
 }
 
 }  // namespace sixfold::kernels

@@ -22,9 +22,14 @@ enum class BackendKind : uint8_t { Own, Mpi };
 struct LinkOptions {
   int num_slots = 4;              // per sender, receiver and channel; >= 2
   size_t slot_bytes = 64 * 1024;  // a multiple of 64
-  // Operations of at least so many bytes (operation_bytes) stay out of the slots where peers reach the buffers. Smaller
-  // ones are quicker through slots, which both cores have at hand.
-  size_t min_in_place_bytes = 192 * 1024;
+  // Where peers reach each other's buffers, operations (operation_bytes) of at least so many bytes write their results
+  // there. Smaller ones are quicker through slots, which both cores have at hand.
+  size_t min_in_place_bytes = 32 * 1024;
+  // Of those, operations of at least so many bytes, and reductions in place of all sizes, let peers read what they
+  // send where it lies. Lines that a peer has read cost their owner a trip to the peer's cache (8 ns each between
+  // distant cores) when it next writes to them, more than a slot costs, unless they are too many for the caches, or the
+  // peer writes the result to them.
+  size_t min_lend_bytes = 32 << 20;
 };
 
 struct WorldOptions {

@@ -6,6 +6,16 @@
 
 namespace sixfold::comm {
 
+namespace {
+
+/// An AllReduce in place overwrites what it has lent, and it is the reader that does so.
+bool lending_pays(const Call& call, size_t element_bytes, size_t min_lend_bytes) {
+  const bool returns = call.primitive == Primitive::AllReduce && call.in_place;
+  return returns || operation_bytes(call, element_bytes) >= min_lend_bytes;
+}
+
+}  // namespace
+
 ScheduleRun::ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence, const Signature& signature,
                          const void* input, void* output, Workspace& workspace, const Fail& fail)
     : links_(links),
@@ -20,7 +30,8 @@ ScheduleRun::ScheduleRun(GroupLinks& links, const Plan& plan, uint64_t sequence,
       element_bytes_(dtype_bytes(signature.dtype)),
       accum_bytes_(dtype_bytes(kernels::accum_dtype(signature.dtype))),
       slice_elements_(links.options().slot_bytes / element_bytes_),
-      in_place_(operation_bytes(plan.call(), element_bytes_) >= links.options().min_in_place_bytes),
+      lands_(operation_bytes(plan.call(), element_bytes_) >= links.options().min_in_place_bytes),
+      lends_(lands_ && lending_pays(plan.call(), element_bytes_, links.options().min_lend_bytes)),
       done_(plan.num_passes() == 0) {
   SIXFOLD_CHECK_LE(plan.num_channels(), kNumScheduleChannels, "channels of a schedule");
 }
@@ -130,15 +141,9 @@ ScheduleRun::Target ScheduleRun::choose_target(const Step& step, size_t shift, s
     drain_at_end(to);
     return {to.slot(), kInSlot};
   }
-  if (in_place_) {
-    // A value that is worked out here is best written to both places at once; one that lies here is best left to the
-    // receiver to fetch, so that the receivers share the work.
-    const bool fresh = step.recv_peer != kNoPeer;
-    Target target;
-    const bool found = fresh ? land(step, shift, offset, bytes, target) || lend(step, shift, offset, bytes, to, target)
-                             : lend(step, shift, offset, bytes, to, target) || land(step, shift, offset, bytes, target);
-    if (found) return target;
-  }
+  Target target;
+  if (lands_ && land(step, shift, offset, bytes, target)) return target;
+  if (lends_ && lend(step, shift, offset, bytes, to, target)) return target;
   return {to.slot(), kInSlot};
 }
 

@@ -4,10 +4,10 @@
 // cursor of its own that goes from step to step and from pass to pass; channels meet only where a step names another in
 // `after`, and then slice by slice.
 //
-// Where the schedule allows it and the memory is in a heap that peers reach (shared_heap.h), a slice of a large
-// operation stays out of the slot, which then carries its header alone: the sender writes it to where it is to land in
-// the receiver's Output, or the receiver reads it in the sender's buffer. Credits and order are those of staged slices.
-// To other hosts all slices are staged.
+// Where the schedule allows it and the memory is in a heap that peers reach (shared_heap.h), a slice may stay out of
+// the slot, which then carries its header alone: it lands, that is the sender writes it to its place in the receiver's
+// Output, or it is lent, that is the receiver reads it in the sender's buffer. LinkOptions says for which operations
+// that pays. Credits and order are those of staged slices. To other hosts all slices are staged.
 #pragma once
 
 #include <array>
@@ -84,7 +84,7 @@ class ScheduleRun {
   size_t element_bytes_, accum_bytes_, slice_elements_;
   std::array<Cursor, kNumScheduleChannels> cursors_;
   uint64_t sent_bytes_ = 0;
-  bool in_place_;
+  bool lands_, lends_;  // whether slices may
   bool begun_ = false, done_ = false;
 };
 

@@ -213,7 +213,8 @@ double sent_by_all_reduce(Algorithm algorithm, const Call& call, double full) {
       return (num_double_tree_children(place, call.size) + num_parents) * full / 2;
     }
     case Algorithm::Direct:
-      return full * call.size <= kOneShotCount ? (call.size - 1) * full : twice_all_but_one_of(call.size, full);
+      return full * call.size * call.size <= kOneShotCount ? (call.size - 1) * full
+                                                           : twice_all_but_one_of(call.size, full);
     case Algorithm::RecursiveDoubling:
     case Algorithm::HalvingDoubling:
       return sent_by_powers_of_two(algorithm, call, full);

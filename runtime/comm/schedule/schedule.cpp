@@ -156,7 +156,8 @@ bool supports_counts(Primitive primitive, Algorithm algorithm) {
 }
 
 bool is_one_shot(size_t count, int size) {
-  return count <= kOneShotCount / static_cast<size_t>(size);
+  const auto n = static_cast<size_t>(size);
+  return count <= kOneShotCount / (n * n);
 }
 
 namespace {

@@ -154,8 +154,9 @@ bool supports_counts(Primitive primitive, Algorithm algorithm);
 /// Whether AllReduce `direct` on `count` elements in all sends everything to everyone, which takes half as many rounds,
 /// rather than reduces in parts and gathers them, which sends less. Never asked of a pass: all passes are alike.
 bool is_one_shot(size_t count, int size);
-/// One shot up to this many elements over all ranks' buffers: 4096 each for two ranks, 1024 each for eight.
-inline constexpr size_t kOneShotCount = 8192;
+/// One shot up to this many elements that all ranks together send to all: count N^2. 8192 each for two ranks, for which
+/// one shot sends no more than two do, 512 each for eight.
+inline constexpr size_t kOneShotCount = 32768;
 
 /// The largest pass_count with which no step moves more than `step_capacity` elements. `count` and `topology` as in
 /// Call; with count 0, good for every count.
