@@ -11,6 +11,15 @@
 
 #include "kernels/far_copy.h"
 
+// A build that is not for the CPU at hand (SIXFOLD_NATIVE=OFF) carries the loops once for each width of vectors; the
+// loader picks. `flatten`, because only what is inlined is compiled anew. Not under ThreadSanitizer, which is not ready
+// yet when the loader picks.
+#if defined(__x86_64__) && defined(__linux__) && !defined(__AVX2__) && !defined(__SANITIZE_THREAD__)
+#define SIXFOLD_FOR_EVERY_CPU __attribute__((flatten, target_clones("avx512f", "avx2", "default")))
+#else
+#define SIXFOLD_FOR_EVERY_CPU
+#endif
+
 namespace sixfold {
 
 std::string_view reduce_op_name(ReduceOp op) {
@@ -152,6 +161,7 @@ bool reduce_supported(DType dtype, ReduceOp op) {
 
 namespace {
 
+SIXFOLD_FOR_EVERY_CPU
 void reduce(DType dtype, ReduceOp op, const FusedOperands& o, size_t count, float scale) {
   dispatch(dtype, [&](auto element) {
     using T = decltype(element);
