@@ -1,7 +1,9 @@
 // collective_perf as a user runs it: what it refuses, in one line that names the flag; what it prints and writes.
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/harness.h"
 #include "tests/subprocess.h"
@@ -158,6 +160,25 @@ TEST(CollectivePerf, ComparesWithMpi) {
   }
 }
 
+// Where best_mpi.sh finds a line's numbers: words 14, 18 and 19 of 20.
+TEST(CollectivePerf, PrintsWhatScriptsRead) {
+  const std::string file = testing::TempDir() + "sixfold_words.json";
+  const Outcome outcome =
+      run_command(mpirun(2) + kProgram + " --versus mpi --min-bytes 64 --max-bytes 64 --rounds 1 --json " + file, 60);
+  const auto json = nlohmann::json::parse(std::ifstream(file))["results"][0]["in_place"];
+  std::filesystem::remove(file);
+  std::istringstream line(outcome.output.substr(outcome.output.find("\n   ") + 1));
+  std::string text;
+  std::getline(line, text);
+  std::istringstream in(text);
+  const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+  ASSERT_EQ(words.size(), 20u) << outcome.output;
+  EXPECT_EQ(words[0], "64");
+  EXPECT_NEAR(std::stod(words[13]), json["time_us"], 0.006);
+  EXPECT_NEAR(std::stod(words[17]), json["versus_time_us"], 0.006);
+  EXPECT_NEAR(std::stod(words[18]), json["versus_ratio"], 0.006);
+}
+
 TEST(CollectivePerf, RanksOfTwoHostsShareNoFlag) {
   const auto json = json_of("--topology 2x1 --force-mpi-links --min-bytes 64 --max-bytes 64 --rounds 1", mpirun(2));
   EXPECT_TRUE(json["machine"]["one_way_ns"].is_null());
@@ -200,6 +221,60 @@ TEST(CollectivePerf, ExplainsOneScheduleAndPricesThousandsOfRanks) {
   const Outcome many = run_perf("--ranks 16384 --topology 2048x8 --profile a100-hdr --explain --min-bytes 1073741824");
   EXPECT_EQ(many.exit_code, 0);
   EXPECT_NE(many.output.find("closed form"), std::string::npos) << many.output;
+}
+
+/// Runs best_mpi.sh with a program in mpirun's place.
+Outcome run_best_mpi(const std::string& stand_in, const std::string& arguments) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "sixfold_best_mpi";
+  fs::create_directories(folder);
+  std::ofstream(folder / "mpirun") << stand_in;
+  fs::permissions(folder / "mpirun", fs::perms::owner_all);
+  const Outcome outcome = run_command(
+      "env PATH=" + folder.string() +
+      ":$PATH " SIXFOLD_SOURCE_DIR "/examples/collective_perf/best_mpi.sh --build " SIXFOLD_BUILD_DIR " " + arguments);
+  fs::remove_all(folder);
+  return outcome;
+}
+
+// An mpirun that prints tables: of 8 bytes in 2 us of ours and 10, 5 or 16 us of MPI's, of 64 bytes in 10 us and 60, 90
+// or 30 us. The third set fails.
+TEST(BestMpi, FindsTheBestSettingsOfEachSize) {
+  const std::string stand_in = R"(#!/bin/sh
+case "$*" in
+  --version) echo "mpirun (Open MPI) 4.1.4"; exit 0 ;;
+  *"-mca small 1"*) eight=5 many=90 ;;
+  *"-mca large 1"*) eight=16 many=30 ;;
+  *"-mca broken 1"*) echo "no such thing"; exit 1 ;;
+  *) eight=10 many=60 ;;
+esac
+echo "# 2 cores; stand-in"
+line="f32 sum -1 direct 1 1 1 1 1 1 0"
+echo "  8 2 $line 2 1 1 1 $eight $(awk "BEGIN { print $eight / 2 }") 0"
+echo "  64 16 $line 10 1 1 1 $many $((many / 10)) 0"
+)";
+  const std::string sets = testing::TempDir() + "sixfold_sets";
+  std::ofstream(sets) << "-mca small 1\n\n-mca large 1\n-mca broken 1\n";
+  const Outcome outcome = run_best_mpi(stand_in, "-n 2 --settings " + sets);
+  std::filesystem::remove(sets);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output,
+            "# 2 cores; stand-in\n"
+            "# left out, for it fails: -mca broken 1: no such thing\n"
+            "# all_reduce, 2 ranks; 4 sets of settings\n"
+            "#      bytes       ours        MPI   best MPI  best/ours  settings\n"
+            "           8       2.00      10.00       5.00       2.50  -mca small 1\n"
+            "          64      10.00      60.00      30.00       3.00  -mca large 1\n");
+}
+
+TEST(BestMpi, SaysWhatItNeeds) {
+  const Outcome other = run_best_mpi("#!/bin/sh\necho HYDRA build details:\n", "");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_EQ(other.output,
+            "error: needs the mpirun of Open MPI, whose settings these are; found: HYDRA build details:\n");
+  const Outcome unknown = run_best_mpi("#!/bin/sh\n", "--op reduce");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.output.find("unknown: --op"), std::string::npos) << unknown.output;
 }
 
 }  // namespace

@@ -92,8 +92,8 @@ void Operation::read() {
 }
 
 /// Whole numbers that differ from rank to rank and element to element (11 and 13 have no factor in common with any
-/// modulus), small enough for every dtype to hold what any number of them up to `size_` reduces to (integers wrap, which
-/// is exact as well).
+/// modulus), small enough for every dtype to hold what any number of them up to `size_` reduces to (integers wrap,
+/// which is exact as well).
 double Operation::input_value(int rank, size_t element) const {
   const size_t h = static_cast<size_t>(rank) * 11 + element * 13 + element / 11;
   if (op_ == ReduceOp::Prod) return rank < 8 ? static_cast<double>(1 + h % 2) : 1;
