@@ -17,46 +17,82 @@ using namespace sixfold::collective_perf;
 /// The algorithm of the operations that have run since the table was reset.
 std::string algorithm_that_ran(comm::World& world) {
   for (const comm::CommRow& row : world.comm_table().rows()) {
-    if (row.tag == "perf" && row.backend == "own") return std::string(comm::algorithm_name(row.algorithm));
+    if (row.tag != "perf" || row.backend != "own") continue;
+    return row.primitive == comm::Primitive::Send ? "p2p" : std::string(comm::algorithm_name(row.algorithm));
   }
   return "mpi";
 }
 
+/// What takes part in the measurements of one rank, of all sizes and operations.
+struct Bench {
+  Bench(const PerfOptions& options, comm::World& world_)
+      : world(world_),
+        group(world.open_group(options.world.backend, true)),
+        clock(world.open_group(comm::BackendKind::Own, false)),
+        buffers(options, world),
+        machine(measure_machine(world, clock, options.world.timeout_s)) {
+    if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
+  }
+  bool speaks() const { return world.rank() == 0; }
+
+  comm::World& world;
+  comm::Communicator group, clock;
+  std::optional<comm::Communicator> versus;
+  Buffers buffers;
+  Machine machine;
+};
+
+Line measure_size(const PerfOptions& options, Bench& bench, size_t bytes) {
+  comm::World& world = bench.world;
+  const comm::Primitive primitive = parse_operation(options.op);
+  Line line;
+  for (bool in_place : {false, true}) {
+    if (!Operation::exists(primitive, in_place)) continue;
+    Operation operation(options, world, bench.buffers, bytes, in_place);
+    world.comm_table().reset();
+    const Measured m = measure(options, operation, bench.group, bench.versus ? &*bench.versus : nullptr, bench.clock);
+    (in_place ? line.in_place : line.out_of_place) = m;
+    line.bytes = operation.bytes();
+    line.count = operation.count();
+    line.algorithm = algorithm_that_ran(world);
+  }
+  const bool has_schedule = options.world.backend == comm::BackendKind::Own && primitive != comm::Primitive::Send;
+  if (!options.world.emulate_links.empty() && has_schedule) {
+    const comm::Algorithm ran = comm::parse_algorithm(line.algorithm);
+    line.predicted_seconds = predict(options, world.topology(), ran, line.count).seconds;
+  }
+  return line;
+}
+
+/// The table of one operation. Returns the number of wrong elements.
+int64_t run_sizes(const PerfOptions& options, Bench& bench) {
+  if (bench.speaks()) print_header(options, bench.world);
+  std::vector<Line> lines;
+  int64_t num_wrong = 0;
+  for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= static_cast<size_t>(options.factor)) {
+    const Line line = measure_size(options, bench, bytes);
+    for (const auto& measured : {line.out_of_place, line.in_place}) num_wrong += measured ? measured->num_wrong : 0;
+    if (bench.speaks()) print_line(options, bench.machine, bench.world.size(), line);
+    lines.push_back(line);
+  }
+  if (bench.speaks() && !options.json.empty()) write_json(options, bench.world, bench.machine, lines);
+  return num_wrong;
+}
+
 /// Returns the number of wrong elements.
-int64_t run_rank(const PerfOptions& options, comm::World& world) {
+int64_t run_rank(PerfOptions options, comm::World& world) {
   if (!options.tune.empty()) {
     tune(options, world);
     return 0;
   }
-  comm::Communicator clock = world.open_group(comm::BackendKind::Own, false);
-  std::optional<comm::Communicator> versus;
-  if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
-  const bool speaks = world.rank() == 0;
-  if (speaks) print_header(options, world);
-  std::vector<Line> lines;
+  Bench bench(options, world);
+  if (bench.speaks()) print_machine(world, bench.machine);
   int64_t num_wrong = 0;
-  for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= static_cast<size_t>(options.factor)) {
-    Line line;
-    for (bool in_place : {false, true}) {
-      if (!Operation::exists(comm::parse_primitive(options.op), in_place)) continue;
-      Operation operation(options, world, bytes, in_place);
-      world.comm_table().reset();
-      const Measured m = measure(options, operation, world.group(), versus ? &*versus : nullptr, clock);
-      (in_place ? line.in_place : line.out_of_place) = m;
-      line.bytes = operation.bytes();
-      line.count = operation.count();
-      line.algorithm = algorithm_that_ran(world);
-      num_wrong += m.num_wrong;
-    }
-    if (!options.world.emulate_links.empty() && line.algorithm != "mpi") {
-      const comm::Algorithm ran = comm::parse_algorithm(line.algorithm);
-      line.predicted_seconds = predict(options, world.topology(), ran, line.count).seconds;
-    }
-    if (speaks) print_line(options, world.size(), line);
-    lines.push_back(line);
+  for (const std::string& operation : operations_of(options)) {
+    options.op = operation;
+    num_wrong += run_sizes(options, bench);
   }
-  if (speaks && options.check) std::printf("# %lld wrong\n", static_cast<long long>(num_wrong));
-  if (speaks && !options.json.empty()) write_json(options, world, lines);
+  if (bench.speaks() && options.check) std::printf("# %lld wrong\n", static_cast<long long>(num_wrong));
   return num_wrong;
 }
 

@@ -93,6 +93,6 @@ if [ -x "$build/comm_mpi_check" ]; then
   launch "$build/comm_mpi_check" own
 fi
 echo "== all_reduce, ours and MPI's"
-launch "$build/collective_perf" --op all_reduce --min-bytes 4096 --max-bytes 4194304 --rounds 5 --versus mpi
+launch "$build/collective_perf" --op all_reduce --min-bytes 4096 --max-bytes 4194304 --factor 4 --rounds 5 --versus mpi
 echo "== training"
 launch "$build/train_gpt" --data runtime --steps 10 --layers 2 --dim 64 --seq-len 64 --threads 1 --sample 0

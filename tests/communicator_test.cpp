@@ -52,6 +52,20 @@ void expect_all_name(const std::vector<std::string>& errors, const std::vector<s
   }
 }
 
+TEST(World, RanksOfAHostShareRegions) {
+  run_ranks(3, [](comm::World& world) {
+    EXPECT_EQ(world.hosts().ranks_of(0), (std::vector<int>{0, 1, 2}));
+    const auto first = world.share(64), second = world.share(64);
+    first->data()[world.rank()] = static_cast<std::byte>(world.rank() + 1);
+    world.group().barrier();
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(first->data()[i], static_cast<std::byte>(i + 1));
+      EXPECT_EQ(second->data()[i], std::byte{0});
+    }
+    world.group().barrier();
+  });
+}
+
 TEST(Mismatch, OtherCount) {
   for (Algorithm algorithm : {Algorithm::Ring, Algorithm::Tree, Algorithm::Direct}) {
     expect_all_name(errors_of(4,

@@ -8,41 +8,47 @@ namespace sixfold::collective_perf {
 
 using comm::Primitive;
 
-Operation::Operation(const PerfOptions& options, comm::World& world, size_t bytes, bool in_place)
-    : primitive_(comm::parse_primitive(options.op)),
+Buffers::Buffers(const PerfOptions& options, comm::World& world) {
+  const DType dtype = parse_dtype(options.dtype);
+  const auto elements = static_cast<int64_t>(largest_bytes(options) / dtype_bytes(dtype));
+  // Communication: peers reach the buffers.
+  const Category category = options.plain_buffers ? Category::Other : Category::Communication;
+  in = Tensor::zeros({elements}, dtype, world.memory(), category);
+  out = Tensor::zeros({elements}, dtype, world.memory(), category);
+}
+
+Operation::Operation(const PerfOptions& options, comm::World& world, const Buffers& buffers, size_t bytes,
+                     bool in_place)
+    : primitive_(parse_operation(options.op)),
       dtype_(parse_dtype(options.dtype)),
       op_(parse_reduce_op(options.redop)),
       rank_(world.rank()),
       size_(world.size()),
-      root_(options.root),
-      category_(options.plain_buffers ? Category::Other : Category::Communication) {
+      root_(options.root) {
   options_.algorithm = comm::parse_algorithm(options.algorithm);
   options_.tag = "perf";
   const size_t elements = bytes / dtype_bytes(dtype_), n = static_cast<size_t>(size_);
   const bool blocks = comm::operation_bytes(primitive_, 1, size_, 1) > 1;
   count_ = blocks ? elements / n : elements;
 
+  const auto first = [](const Tensor& buffer, size_t count) { return buffer.slice(0, {static_cast<int64_t>(count)}); };
   const size_t num_in = comm::input_count(primitive_, count_, size_);
   const size_t num_out = comm::output_count(primitive_, count_, size_);
   const auto own_block = [&](const Tensor& full) {
     return full.slice(static_cast<int64_t>(count_) * rank_, {static_cast<int64_t>(count_)});
   };
   if (!in_place) {
-    in_ = tensor(world, num_in);
-    out_ = tensor(world, num_out);
+    in_ = first(buffers.in, num_in);
+    out_ = first(buffers.out, num_out);
   } else if (primitive_ == Primitive::AllGather) {
-    out_ = tensor(world, num_out);
+    out_ = first(buffers.out, num_out);
     in_ = own_block(out_);
   } else if (primitive_ == Primitive::ReduceScatter) {
-    in_ = tensor(world, num_in);
+    in_ = first(buffers.in, num_in);
     out_ = own_block(in_);
   } else {
-    in_ = out_ = tensor(world, num_in);
+    in_ = out_ = first(buffers.in, num_in);
   }
-}
-
-Tensor Operation::tensor(comm::World& world, size_t elements) const {
-  return Tensor::zeros({static_cast<int64_t>(elements)}, dtype_, world.memory(), category_);
 }
 
 void Operation::run(comm::Communicator& group) const {
@@ -57,9 +63,18 @@ void Operation::run(comm::Communicator& group) const {
       return group.all_gather(in_, out_, options_).wait();
     case Primitive::ReduceScatter:
       return group.reduce_scatter(in_, out_, op_, options_).wait();
-    default:
+    case Primitive::AllToAll:
       return group.all_to_all(in_, out_, options_).wait();
+    default:
+      return exchange(group);
   }
+}
+
+void Operation::exchange(comm::Communicator& group) const {
+  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  const comm::P2p transfers[] = {{comm::P2p::Kind::Send, in_, next, options_},
+                                 {comm::P2p::Kind::Recv, out_, previous, options_}};
+  group.batch(transfers).wait();
 }
 
 void Operation::write() const {
@@ -79,10 +94,11 @@ void Operation::read() {
   sink_ = sum;
 }
 
-/// Whole numbers that differ by rank and element, small enough for every dtype to hold what any number of them up to
-/// `size_` reduces to (integers wrap, which is exact as well).
+/// Whole numbers that differ from rank to rank and element to element (11 and 13 have no factor in common with any
+/// modulus), small enough for every dtype to hold what any number of them up to `size_` reduces to (integers wrap,
+/// which is exact as well).
 double Operation::input_value(int rank, size_t element) const {
-  const size_t h = static_cast<size_t>(rank) * 7 + element * 13 + element / 11;
+  const size_t h = static_cast<size_t>(rank) * 11 + element * 13 + element / 11;
   if (op_ == ReduceOp::Prod) return rank < 8 ? static_cast<double>(1 + h % 2) : 1;
   return static_cast<double>(h % std::clamp<size_t>(256 / static_cast<size_t>(size_), 2, 7));
 }
@@ -96,6 +112,8 @@ double Operation::expected_value(size_t element) const {
       return input_value(static_cast<int>(block), within);
     case Primitive::AllToAll:
       return input_value(static_cast<int>(block), own + within);
+    case Primitive::Send:
+      return input_value((rank_ + size_ - 1) % size_, element);
     default:
       break;
   }

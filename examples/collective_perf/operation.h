@@ -6,15 +6,22 @@
 
 namespace sixfold::collective_perf {
 
+/// Memory of one rank, elements of options.dtype, that the operations of all sizes take turns in: fresh memory for each
+/// would cost the time of touching it, and a World keeps what it has once handed out.
+struct Buffers {
+  Buffers(const PerfOptions& options, comm::World& world);
+  Tensor in, out;
+};
+
 class Operation {
  public:
   /// `bytes` of the full buffer, rounded down to whole elements (and blocks). in_place: input and output are the same
   /// memory, as MPI_IN_PLACE would have it. Every rank makes its own.
-  Operation(const PerfOptions& options, comm::World& world, size_t bytes, bool in_place);
+  Operation(const PerfOptions& options, comm::World& world, const Buffers& buffers, size_t bytes, bool in_place);
 
-  /// Whether the primitive has the form: broadcast knows only the one in place.
+  /// Whether the primitive has the form: broadcast knows only the one in place, send_recv only the other.
   static bool exists(comm::Primitive primitive, bool in_place) {
-    return in_place || primitive != comm::Primitive::Broadcast;
+    return primitive != (in_place ? comm::Primitive::Send : comm::Primitive::Broadcast);
   }
 
   uint64_t bytes() const { return comm::operation_bytes(primitive_, count_, size_, dtype_bytes(dtype_)); }
@@ -30,7 +37,7 @@ class Operation {
   int64_t check(comm::Communicator& group) const;
 
  private:
-  Tensor tensor(comm::World& world, size_t elements) const;
+  void exchange(comm::Communicator& group) const;
   double input_value(int rank, size_t element) const;
   double expected_value(size_t element) const;
 
@@ -38,7 +45,6 @@ class Operation {
   DType dtype_;
   ReduceOp op_;
   int rank_, size_, root_;
-  Category category_;  // Communication: peers reach the buffers
   comm::Options options_;
   size_t count_ = 0;
   Tensor in_, out_;

@@ -21,11 +21,21 @@ std::vector<std::string> names_of(const Values& values, F&& name) {
   return names;
 }
 
+std::vector<std::string> all_operations() {
+  std::vector<std::string> names = names_of(comm::kCollectives, comm::primitive_name);
+  names.emplace_back(kSendRecv);
+  return names;
+}
+
 void add_operation(CLI::App& app, PerfOptions& o) {
   Group group(app, "Operation");
+  std::vector<std::string> operations = all_operations();
+  operations.emplace_back("all");
   std::vector<std::string> algorithms = names_of(comm::kAlgorithms, comm::algorithm_name);
   algorithms.insert(algorithms.begin(), "auto");
-  group.choice("--op", o.op, names_of(comm::kCollectives, comm::primitive_name), "Primitive");
+  group.choice("--op", o.op, operations,
+               "Primitive; send_recv: each rank sends to the next and receives from the one before, at once; all: one "
+               "after another");
   group.choice("--algorithm", o.algorithm, algorithms, "Where --op has it; auto: by size and group");
   group.choice("--dtype", o.dtype, names_of(kAllDTypes, dtype_name), "Elements");
   group.choice("--redop", o.redop, names_of(kAllReduceOps, reduce_op_name), "Reduction");
@@ -38,7 +48,9 @@ void add_operation(CLI::App& app, PerfOptions& o) {
 void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
   Group group(app, "Measuring");
   group.whole("--iters", o.iters, 0, "Operations a round; 0: as many as take 4 ms");
-  group.whole("--rounds", o.rounds, 1, "Rounds that the median is taken over");
+  group.whole("--rounds", o.rounds, 1,
+              "Rounds that the median is taken over; of operations so long that these would take over 2 s, fewer, down "
+              "to 3");
   group.whole("--warmup", o.warmup, 0, "Rounds before those");
   app.add_flag("--check,!--no-check", o.check, "Compare each result with what arithmetic says: #wrong (default: on)")
       ->group("Measuring");
@@ -47,7 +59,10 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
              "without the operation is subtracted: what a trainer pays");
   group.flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   group.choice("--comm", comm, {"own", "mpi"}, "Collectives: our own, or MPI's");
-  group.choice("--versus", o.versus, {"none", "mpi"}, "Take turns with this backend, and print the ratio");
+  group.choice("--versus", o.versus, {"none", "mpi"},
+               "Take turns with this backend, and print the ratio. Open MPI takes its settings from mpirun (-mca "
+               "coll_tuned_use_dynamic_rules 1 -mca coll_tuned_allreduce_algorithm 1..6 -mca btl_vader_eager_limit "
+               "BYTES ...): examples/collective_perf/best_mpi.sh finds the best for each size");
   group.real("--timeout", o.world.timeout_s, 0.001, 1e6, "0.001 to 1000000",
              "Seconds without any progress after which a wait is an error");
   group.path("--flight-recorder", o.world.flight_recorder_dir,
@@ -95,19 +110,24 @@ void check_combinations(const PerfOptions& o, bool mpi) {
   exclude(tunes && mpi, "--tune", "--comm mpi", "which has no algorithms of ours");
   exclude(tunes && compares, "--tune", "--versus", "which measures one algorithm");
   exclude(tunes && !o.json.empty(), "--tune", "--json", "which writes the table of one algorithm");
+  const bool has_no_algorithms = o.op == kSendRecv || o.op == "all";
+  exclude(has_no_algorithms && o.algorithm != "auto", "--algorithm " + o.algorithm, "--op " + o.op,
+          "which has no such choice (allowed: auto)");
+  exclude(has_no_algorithms && (tunes || o.explain), "--op " + o.op, tunes ? "--tune" : "--explain",
+          "which is for one primitive and its algorithms");
+  exclude(o.op == "all" && !o.json.empty(), "--op all", "--json", "which writes the table of one operation");
   exclude(o.explain && (tunes || compares || mpi || !o.json.empty()), "--explain",
           "--tune, --versus, --comm mpi or --json", "which run something");
 }
 
 void check_values(const PerfOptions& o) {
-  const comm::Primitive primitive = comm::parse_primitive(o.op);
   const comm::Algorithm algorithm = comm::parse_algorithm(o.algorithm);
   const int num_ranks = comm::planned_world_size(o.world);
   const comm::Topology topology = o.world.topology.empty() ? comm::Topology::one_node(num_ranks)
                                                            : comm::Topology::parse(o.world.topology, num_ranks);
-  if (algorithm != comm::Algorithm::Auto && !comm::builder_applies(primitive, algorithm, &topology)) {
+  if (algorithm != comm::Algorithm::Auto && !comm::builder_applies(comm::parse_primitive(o.op), algorithm, &topology)) {
     std::string allowed = "auto";
-    for (comm::Algorithm other : comm::algorithms_of(primitive, &topology))
+    for (comm::Algorithm other : comm::algorithms_of(comm::parse_primitive(o.op), &topology))
       allowed += ", " + std::string(comm::algorithm_name(other));
     throw ConfigError("--algorithm " + o.algorithm + " for --op " + o.op + ": allowed are " + allowed);
   }
@@ -124,15 +144,29 @@ void check_values(const PerfOptions& o) {
   }
   // An input and an output; ranks that are processes may be on other machines.
   const double ranks_here = std::max(1, o.world.num_ranks);
-  size_t largest = o.min_bytes;
-  while (largest <= o.max_bytes / static_cast<size_t>(o.factor)) largest *= static_cast<size_t>(o.factor);
-  examples::check_memory("--max-bytes " + std::to_string(o.max_bytes), 2.0 * static_cast<double>(largest) * ranks_here);
+  examples::check_memory("--max-bytes " + std::to_string(o.max_bytes),
+                         2.0 * static_cast<double>(largest_bytes(o)) * ranks_here);
   examples::check_writable("--json", o.json);
   examples::check_writable("--tune", o.tune);
   comm::check_world_options(o.world);
 }
 
 }  // namespace
+
+std::vector<std::string> operations_of(const PerfOptions& o) {
+  return o.op == "all" ? all_operations() : std::vector<std::string>{o.op};
+}
+
+comm::Primitive parse_operation(std::string_view name) {
+  return name == kSendRecv ? comm::Primitive::Send : comm::parse_primitive(name);
+}
+
+size_t largest_bytes(const PerfOptions& o) {
+  const auto factor = static_cast<size_t>(o.factor);
+  size_t largest = o.min_bytes;
+  while (largest <= o.max_bytes / factor) largest *= factor;
+  return largest;
+}
 
 Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   CLI::App app{"Times the collectives, like nccl-tests"};

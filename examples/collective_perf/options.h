@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/world.h"
 
@@ -12,10 +13,20 @@ struct PerfOptions {
   comm::WorldOptions world;
   std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", json, tune;
   std::string versus = "none";  // or "mpi"
-  size_t min_bytes = 1024, max_bytes = size_t{64} << 20;
-  int factor = 4, rounds = 11, warmup = 2, iters = 0, root = 0;
+  size_t min_bytes = 8, max_bytes = size_t{256} << 20;
+  int factor = 2, rounds = 11, warmup = 2, iters = 0, root = 0;
   bool fresh = false, plain_buffers = false, check = true, explain = false;
 };
+
+/// Name, in --op, of the exchange that nccl-tests has as sendrecv: every rank sends a buffer to the next rank and
+/// receives one from the rank before it, both at once. It has no algorithms.
+inline constexpr std::string_view kSendRecv = "send_recv";
+/// What --op names, one after another: "all" are the six primitives and send_recv.
+std::vector<std::string> operations_of(const PerfOptions& options);
+/// The primitive of one of them; for send_recv it is Primitive::Send, which counts bytes the same way.
+comm::Primitive parse_operation(std::string_view name);
+/// The largest of the sizes min_bytes, min_bytes * factor, ... up to max_bytes.
+size_t largest_bytes(const PerfOptions& options);
 
 struct Parsed {
   std::optional<PerfOptions> options;  // empty: nothing is to be run (--help, an option that does not exist)

@@ -13,7 +13,7 @@ namespace {
 using namespace comm;
 
 /// The quickest algorithm for operations of about `bytes`, on all ranks the same.
-SelectRow quickest(PerfOptions options, World& world, Communicator& clock, size_t bytes) {
+SelectRow quickest(PerfOptions options, World& world, const Buffers& buffers, Communicator& clock, size_t bytes) {
   SelectRow row;
   row.primitive = parse_primitive(options.op);
   row.num_ranks = world.size();
@@ -21,7 +21,7 @@ SelectRow quickest(PerfOptions options, World& world, Communicator& clock, size_
   row.algorithm = Algorithm::Auto;
   for (Algorithm algorithm : algorithms_of(row.primitive, &world.topology())) {
     options.algorithm = algorithm_name(algorithm);
-    Operation operation(options, world, bytes, true);
+    Operation operation(options, world, buffers, bytes, true);
     row.up_to_bytes = operation.bytes();
     const double seconds = measure(options, operation, world.group(), nullptr, clock).seconds;
     if (world.rank() == 0) std::printf(" %11.2f", seconds * 1e6);
@@ -47,6 +47,7 @@ SelectTable other_rows(const std::string& path, const SelectRow& measured) {
 
 void tune(const PerfOptions& options, World& world) {
   Communicator clock = world.open_group(BackendKind::Own, false);
+  const Buffers buffers(options, world);
   const bool speaks = world.rank() == 0;
   if (speaks) {
     std::printf("# %s, %d ranks on %s, medians in us\n# %12s", options.op.c_str(), world.size(),
@@ -59,7 +60,7 @@ void tune(const PerfOptions& options, World& world) {
   std::vector<SelectRow> rows;
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= static_cast<size_t>(options.factor)) {
     if (speaks) std::printf("  %12zu", bytes);
-    const SelectRow row = quickest(options, world, clock, bytes);
+    const SelectRow row = quickest(options, world, buffers, clock, bytes);
     if (speaks) std::printf("   %s\n", std::string(algorithm_name(row.algorithm)).c_str());
     std::fflush(stdout);
     const bool goes_on = !rows.empty() && rows.back().algorithm == row.algorithm;

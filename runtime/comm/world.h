@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/host/shared_region.h"
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/comm/schedule/profile.h"
 
@@ -63,6 +64,14 @@ class World {
   virtual Communicator open_group(BackendKind backend, bool blocking) = 0;
   /// Which ranks share a node: as found, or as WorldOptions declares.
   virtual const Topology& topology() const = 0;
+  /// Which ranks share memory, as the nodes of a topology: those of one host, or fewer where
+  /// WorldOptions::force_mpi_links has it so.
+  virtual const Topology& hosts() const = 0;
+  /// More ranks than cores, on any of the hosts: ranks take turns, and waits yield. The same on all ranks.
+  virtual bool oversubscribed() const = 0;
+  /// Collective: a new region of `bytes` bytes (> 0), zeroed, that the ranks of one of hosts() share. To be held until
+  /// all of them have it: to some later operation of the group. Throws CommError.
+  virtual std::shared_ptr<SharedRegion> share(size_t bytes) = 0;
   /// This rank's memory. Blocks of parameters, gradients and communication lie where all ranks of the host reach them:
   /// large operations read and write such buffers in place (see LinkOptions).
   virtual Memory& memory() = 0;

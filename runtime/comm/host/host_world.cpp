@@ -59,6 +59,12 @@ Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
   return Communicator(std::make_unique<OwnGroup>(context_, key, std::move(members), rank()));
 }
 
+std::shared_ptr<SharedRegion> HostWorld::share(size_t bytes) {
+  const std::vector<int>& mates = parts_.hosts.ranks_of(parts_.hosts.node_of(rank()));
+  if (mates.size() == 1) return SharedRegion::anonymous(bytes);
+  return parts_.regions->open("shared" + std::to_string(num_shared_++), bytes, mates);
+}
+
 std::unique_ptr<GroupBackend> HostWorld::open_mpi_group(bool) {
   throw ConfigError("--comm mpi: needs ranks started by mpirun, these are " + parts_.kind + " (allowed: own)");
 }

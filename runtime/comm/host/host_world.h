@@ -32,6 +32,9 @@ class HostWorld : public World {
   Communicator& group() override;
   Communicator open_group(BackendKind backend, bool blocking) override;
   const Topology& topology() const override { return topology_; }
+  const Topology& hosts() const override { return parts_.hosts; }
+  bool oversubscribed() const override { return parts_.oversubscribed; }
+  std::shared_ptr<SharedRegion> share(size_t bytes) override;
   Memory& memory() override { return memory_; }
   CommTable& comm_table() override { return table_; }
   void progress() override { engine_.poll_exposed(); }
@@ -55,6 +58,7 @@ class HostWorld : public World {
   ProgressEngine engine_;
   HostContext context_;
   int num_groups_ = 0;
+  int num_shared_ = 0;
   std::unique_ptr<Communicator> group_;  // last: it goes first
 };
 
