@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "runtime/parallel/check_replicas.h"
-#include "runtime/train/clip.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {
@@ -87,7 +86,9 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   }
 
   const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  const Clip clip = clip_factor(gradient_sum_of_squares(parts_.context, segments), options_.clip_norm);
+  const double sum_of_squares =
+      gradient_sum_of_squares(parts_.context, segments, parts_.strategy.shard_group(), options_.norm_order);
+  const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
   if (after_gradients) after_gradients(result.step);
   if (clip.finite) {
     parts_.optimizer.update(parts_.context, segments, result.lr, clip.scale);
@@ -97,7 +98,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   parts_.strategy.after_step();
   ++num_steps_;
   if (options_.check_replicas_every > 0 && num_steps_ % options_.check_replicas_every == 0) {
-    parallel::check_replicas(parts_.units, parts_.batch_group, num_steps_);
+    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.context.memory, num_steps_);
   }
 
   result.loss = loss_sum.wait() / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
