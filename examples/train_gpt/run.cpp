@@ -134,6 +134,7 @@ class Run {
   void finish() {
     const Options& options = plan_.options;
     const double steps = static_cast<double>(std::max<int64_t>(options.steps - 1, 1));
+    strategy_->settle();  // before its bytes are read
     summary_.num_steps = trainer_.num_steps();
     summary_.num_skipped = trainer_.num_skipped();
     summary_.num_ranks = world_.size();

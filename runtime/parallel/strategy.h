@@ -84,6 +84,8 @@ class Strategy {
   /// After the optimizer: makes the new parameters visible where they are needed, at the latest when the unit's next
   /// before_forward() returns.
   virtual void after_step() = 0;
+  /// Waits for all that after_step() has set on its way.
+  virtual void settle() {}
 
   /// The ranks whose segments together are each parameter's elements once; nullptr where this rank's alone are.
   virtual comm::Communicator* shard_group() = 0;

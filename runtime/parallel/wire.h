@@ -1,6 +1,6 @@
-// What gradients travel as: f32, in place, or bf16, in a copy. Half the bytes cost one rounding of 2^-9 of each rank's
-// gradient, and one wherever partial sums pass from rank to rank (only at the end with direct, which adds in f32). Sums
-// over micro-batches are f32 on either side.
+// What gradients travel as: f32, in place, or bf16, in a copy. Half the bytes cost one rounding (at most 2^-8 of the
+// value) of each rank's gradient, and one wherever partial sums pass from rank to rank: only at the end with direct,
+// which adds in f32. Sums over micro-batches are f32 on either side.
 #pragma once
 
 #include "kernels/kernels.h"

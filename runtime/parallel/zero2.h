@@ -29,6 +29,7 @@ class Zero2 final : public BucketedStrategy {
   void before_forward(Unit& unit, int) override { values_.wait_for(unit); }
   void after_forward(Unit&, int) override {}
   void after_step() override;
+  void settle() override { values_.wait(); }
   void gather_value(const Parameter& parameter, const Tensor& out) override;
   void gather_gradient(const Parameter& parameter, const Tensor& out) override;
 
