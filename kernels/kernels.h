@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/core/memory.h"
 #include "runtime/core/tensor.h"
@@ -20,6 +21,9 @@ namespace sixfold::kernels {
 struct Context {
   Memory& memory;       // temporaries, Category::Activations
   int num_threads = 1;  // OpenMP threads of one kernel
+  /// Called on the kernel's calling thread every now and then, between pieces of matrix products and attention: what
+  /// has no thread of its own, communication, goes on meanwhile. May throw. Empty: nothing is called.
+  std::function<void()> between = nullptr;
 };
 
 // ---- GEMM ----------------------------------------------------------------------------------------------------------

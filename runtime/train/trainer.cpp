@@ -41,6 +41,7 @@ std::vector<Action> single_stage_actions(int num_micro_batches) {
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill_row)
     : parts_(std::move(parts)), options_(options), fill_row_(std::move(fill_row)) {
   check_batch_share(options_.share);
+  if (parts_.world.size() > 1) parts_.context.between = [this] { poll(); };
   const int num_micro_batches = options_.share.num_micro_batches();
   const auto rows = static_cast<size_t>(options_.share.micro_batch);
   const Shape shape{options_.share.micro_batch * options_.seq_len};
@@ -53,6 +54,10 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
     batch.seq_len = options_.seq_len;
     saved_.emplace_back(parts_.units.size());
   }
+}
+
+Trainer::~Trainer() {
+  parts_.context.between = nullptr;
 }
 
 StepResult Trainer::step(const AfterGradients& after_gradients) {
