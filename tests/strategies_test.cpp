@@ -121,6 +121,7 @@ TEST(Strategies, DeterministicBitsDependOnNeitherStageNorBucketNorOverlapNorTime
   for (int64_t bucket_bytes : kBucketBytes) {
     for (bool overlap : {false, true}) {
       for (const StrategyOptions& options : every_strategy(true, {bucket_bytes, overlap, true})) {
+        if (options.zero == 3 && bucket_bytes > 0) continue;  // its buckets are units
         const std::vector<float> gradients = wild_gradients(options, ++seed);
         const std::vector<float>& right = options.hsdp ? expected.by_node : expected.in_order;
         ASSERT_EQ(gradients.size(), right.size());
@@ -135,15 +136,15 @@ TEST(Strategies, SumsAreRightForEveryBucketWithOverlapAndWithout) {
   const Expected expected = expected_wild_gradients();
   uint32_t seed = 100;
   for (int64_t bucket_bytes : kBucketBytes) {
-    for (bool overlap : {false, true}) {
-      for (const StrategyOptions& options : every_strategy(true, {bucket_bytes, overlap, false})) {
-        const std::vector<float> gradients = wild_gradients(options, ++seed);
-        ASSERT_EQ(gradients.size(), expected.exact.size());
-        for (size_t i = 0; i < gradients.size(); ++i) {
-          // Twelve terms: at most eleven roundings of at most 2^-24 of the sum of their magnitudes.
-          ASSERT_NEAR(static_cast<double>(gradients[i]), expected.exact[i], 11 * 0x1p-24 * expected.magnitude[i])
-              << strategy_name(options);
-        }
+    for (StrategyOptions options : every_strategy(true, {bucket_bytes, true, false})) {
+      if (options.zero == 3 && bucket_bytes > 4) continue;  // twice, for its buckets are units
+      options.overlap = ++seed % 2 == 0;
+      const std::vector<float> gradients = wild_gradients(options, seed);
+      ASSERT_EQ(gradients.size(), expected.exact.size());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        // Twelve terms: at most eleven roundings of at most 2^-24 of the sum of their magnitudes.
+        ASSERT_NEAR(static_cast<double>(gradients[i]), expected.exact[i], 11 * 0x1p-24 * expected.magnitude[i])
+            << strategy_name(options);
       }
     }
   }

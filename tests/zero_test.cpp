@@ -242,6 +242,38 @@ TEST(Zero, OverlapStartsReductionsWhileBackwardGoesOn) {
   }
 }
 
+// Rank 1 is late with its share of the new values: no unit of rank 0 works before it has them.
+TEST(Zero, AUnitWaitsForItsNewValues) {
+  for (int zero : {1, 2, 3}) {
+    for (bool overlap : {false, true}) {
+      StrategyOptions options = stage(zero);
+      options.overlap = overlap;
+      test::run_ranks(2, [&](comm::World& world) {
+        ToyModel model(world.rank(), /*tied=*/true);
+        model.gradient = [](const Parameter&, int64_t, int) { return 1.0f; };
+        const auto strategy = make_strategy(model.units, world.memory(), world.group(), options);
+        for (int step = 1; step <= 3; ++step) {
+          strategy->begin_step(1);
+          run_backward(model, *strategy, 0);
+          for (const UpdateSegment& s : strategy->finish_gradients()) {
+            std::fill_n(s.value.data<float>(), s.value.numel(), static_cast<float>(step));
+          }
+          if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          strategy->after_step();
+          for (Unit* unit : model.units) {
+            strategy->before_forward(*unit, 0);
+            for (const Parameter* p : unit->parameters()) {
+              const std::vector<float> values(p->value.data<float>(), p->value.data<float>() + p->value.numel());
+              ASSERT_EQ(values, std::vector<float>(values.size(), static_cast<float>(step))) << p->name;
+            }
+            strategy->after_forward(*unit, 0);
+          }
+        }
+      });
+    }
+  }
+}
+
 // ---- ZeRO-3: when parameters are whole -----------------------------------------------------------------------------
 
 TEST(Zero3, UnitsAreWholeWhileTheyWorkAndTheRootForTheStep) {
