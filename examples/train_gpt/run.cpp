@@ -1,6 +1,5 @@
 #include "examples/train_gpt/run.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -169,8 +168,8 @@ class Run {
     summary_.memory = train::memory_rows(
         world_.memory(), parallel::predicted_memory(units_, shape, train::moments_per_element(plan_.optimizer.kind),
                                                     mesh_.dp_group().rank()));
-    rusage usage{};
-    if (getrusage(RUSAGE_SELF, &usage) == 0) summary_.resident_bytes = static_cast<size_t>(usage.ru_maxrss) * 1024;
+    world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
+    summary_.resident_bytes = process_resident_bytes();
   }
 
   std::string generate() {

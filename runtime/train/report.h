@@ -54,7 +54,7 @@ struct RunSummary {
   std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
-  size_t resident_bytes = 0;  // peak of the process, which is all ranks where they are threads; 0: not known
+  size_t resident_bytes = 0;  // of the process after training, which is all ranks where they are threads; 0: not known
 
   /// Share of the measured GEMM rate that training reached.
   double mfu() const { return gemm_gflops > 0 ? tokens_per_second * flops_per_token / (gemm_gflops * 1e9) : 0; }
