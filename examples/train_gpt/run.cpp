@@ -79,13 +79,13 @@ class Run {
     const Options& o = plan_.options;
     char text[400];
     std::snprintf(text, sizeof(text),
-                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads\n"
+                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
                   static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
                   static_cast<double>(model_.num_parameters()) / 1e6, world_.size(), world_.kind().c_str(),
-                  plan_.num_threads, o.data.c_str(), static_cast<long long>(train_windows_.count()),
-                  static_cast<long long>(o.seq_len), static_cast<long long>(eval_windows_.count()),
-                  static_cast<long long>(order_.steps_per_epoch()));
+                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), o.data.c_str(),
+                  static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
+                  static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
   }
 
@@ -187,8 +187,10 @@ class Run {
     if (!sampled.empty()) std::cout << "\nsample\n" << train::printable(sampled) << "\n";
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
-    std::cout << "\n";
-    train::print_traffic_table(std::cout, summary_);
+    if (!summary_.traffic.empty()) {
+      std::cout << "\n";
+      train::print_traffic_table(std::cout, summary_);
+    }
     std::cout << "\n";
     train::print_memory_table(std::cout, summary_);
     std::cout << "\n";

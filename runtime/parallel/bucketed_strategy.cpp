@@ -7,7 +7,6 @@ namespace sixfold::parallel {
 BucketedStrategy::BucketedStrategy(const UnitList& units, FlatLayout layout, Memory& memory,
                                    comm::Communicator* shard_group, const StrategyOptions& options, bool early)
     : options_(options),
-      memory_(memory),
       context_{memory},
       parameters_(parameters_of(units)),
       layout_(std::move(layout)),

@@ -54,7 +54,6 @@ class BucketedStrategy : public Strategy {
   bool is_trained(size_t bucket) const { return trained_[bucket]; }
 
   const StrategyOptions options_;
-  Memory& memory_;
   kernels::Context context_;
   const std::vector<Parameter*> parameters_;
   const FlatLayout layout_;

@@ -15,6 +15,7 @@ ShardedGradients::ShardedGradients(const std::vector<Parameter*>& parameters, co
       max_travelling_(options.overlap ? static_cast<size_t>(options.max_travelling) : 0),
       tag_(std::move(tag)),
       attached_(layout.buckets.size()) {
+  SIXFOLD_CHECK_LE(0, options.max_travelling, "buckets of gradients under way");
   for (const BucketLayout& bucket : layout.buckets) {
     shards_.push_back(Tensor::zeros({bucket.piece_count}, DType::F32, context.memory, Category::Gradients));
   }

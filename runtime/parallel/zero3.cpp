@@ -25,7 +25,7 @@ void Zero3::load_values(const std::function<void(Parameter&)>& fill) {
   comm::Communicator& group = groups_->all();
   for (size_t b = 0; b < layout_.buckets.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
-    const Tensor whole = Tensor::zeros({bucket.padded_count}, DType::F32, memory_, Category::Parameters);
+    const Tensor whole = Tensor::zeros({bucket.padded_count}, DType::F32, context_.memory, Category::Parameters);
     if (group.rank() == 0) {
       view_bucket(parameters_, bucket, whole, &Parameter::value);
       for (size_t i : bucket.parameters) fill(*parameters_[i]);
@@ -89,7 +89,8 @@ void Zero3::close(const Unit& unit) {
 void Zero3::start_gather(size_t bucket) {
   Gathered& gathered = gathered_[bucket];
   if (gathered.values.defined()) return;
-  gathered.values = Tensor::empty({layout_.buckets[bucket].padded_count}, DType::F32, memory_, Category::Parameters);
+  gathered.values =
+      Tensor::empty({layout_.buckets[bucket].padded_count}, DType::F32, context_.memory, Category::Parameters);
   gathered.work = gather_group_.all_gather(shards_[bucket], gathered.values,
                                            {.tag = in_step_ ? "zero3.gather" : "zero3.gather.eval"});
 }

@@ -95,7 +95,6 @@ void print_comm_table(std::ostream& out, const RunSummary& summary) {
 }
 
 void print_traffic_table(std::ostream& out, const RunSummary& summary) {
-  if (summary.traffic.empty()) return;
   std::vector<std::vector<std::string>> rows = {{"tag", "sent MB", "formula", "padding"}};
   for (const TrafficRow& row : summary.traffic) {
     rows.push_back({row.tag, megabytes(row.sent_bytes), megabytes(row.payload_bytes), megabytes(row.padding_bytes)});

@@ -67,8 +67,7 @@ struct RunSummary {
 /// rank, time and exposed time per step, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed
 /// share of the step.
 void print_comm_table(std::ostream& out, const RunSummary& summary);
-/// MB sent under each tag of gradients and parameters per step, beside the formula and the padding. Nothing where there
-/// is no traffic.
+/// MB sent under each tag of gradients and parameters per step, beside the formula and the padding.
 void print_traffic_table(std::ostream& out, const RunSummary& summary);
 /// Peak and predicted MB by category, and of the process.
 void print_memory_table(std::ostream& out, const RunSummary& summary);
