@@ -174,6 +174,21 @@ inline float wild(int rank, int micro_batch, const Parameter& parameter, int64_t
 /// One parameter a bucket, one element, 1 KiB, exactly the model, five times the model.
 inline constexpr int64_t kBucketBytes[] = {0, 4, 1024, kToyElements * 4, 5 * kToyElements * 4};
 
+/// DDP and the three stages; where the ranks are on two nodes, the hybrids as well.
+inline std::vector<StrategyOptions> every_strategy(bool nodes, const StrategyOptions& base = {}) {
+  std::vector<StrategyOptions> all;
+  for (int zero = 0; zero <= 3; ++zero) {
+    for (bool hsdp : {false, true}) {
+      if (hsdp && (zero < 2 || !nodes)) continue;
+      StrategyOptions options = base;
+      options.zero = zero;
+      options.hsdp = hsdp;
+      all.push_back(options);
+    }
+  }
+  return all;
+}
+
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();
