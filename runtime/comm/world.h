@@ -50,6 +50,12 @@ struct WorldOptions {
   std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
+/// How waits of one rank have slept, since its World started.
+struct WaitCounts {
+  uint64_t sleeps = 0;
+  uint64_t woken = 0;  // of those, sleeps that another rank has ended (doorbell.h); the rest ended by themselves
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -70,6 +76,7 @@ class World {
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
   /// communication goes on meanwhile. Throws as Work::wait().
   virtual void progress() = 0;
+  virtual WaitCounts wait_counts() const = 0;
   /// "threads" or "mpi": for log lines.
   virtual std::string kind() const = 0;
 

@@ -17,6 +17,7 @@ struct HostWorldParts {
   std::string kind;  // "threads", "mpi"
   Failure* failure = nullptr;
   RegionProvider* regions = nullptr;
+  Doorbells* doorbells = nullptr;
   bool oversubscribed = false;  // more ranks than cores; on any of the hosts, so that all ranks have the same
   Topology topology;            // as found; WorldOptions may declare another
   Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
@@ -38,6 +39,7 @@ class HostWorld : public World {
   std::string kind() const override { return parts_.kind; }
   void begin_section(const std::string& name) override { engine_.recorder().begin_section(name, seconds_now()); }
   void end_section() override { engine_.recorder().end_section(); }
+  WaitCounts wait_counts() const override { return engine_.wait_counts(); }
 
  protected:
   ProgressEngine& engine() { return engine_; }

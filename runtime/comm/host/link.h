@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/comm/host/doorbell.h"
+
 namespace sixfold::comm {
 
 /// What precedes a slot's bytes: of which operation they are, as the sender sees it, and where they lie.
@@ -58,7 +60,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between proces
 
 class SendEnd {
  public:
-  explicit SendEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// `receiver`: the doorbell of whoever waits at the other end; nullptr where that is a carrier, which never sleeps.
+  SendEnd(const LinkMemory& memory, Doorbell* receiver) : memory_(memory), receiver_(receiver) {}
   /// True when a slot is free.
   bool ready() {
     if (tail_ - head_seen_ < memory_.num_slots) return true;
@@ -72,6 +75,7 @@ class SendEnd {
   void commit() {
     sent_bytes_ += header().bytes;
     memory_.tail->value.store(++tail_, std::memory_order_release);
+    if (receiver_ != nullptr) receiver_->ring();
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
   /// True when the receiver has released all that was committed, and reads nothing of this side's memory any more;
@@ -83,13 +87,15 @@ class SendEnd {
 
  private:
   LinkMemory memory_;
+  Doorbell* receiver_;
   uint64_t tail_ = 0, head_seen_ = 0;
   uint64_t sent_bytes_ = 0;
 };
 
 class RecvEnd {
  public:
-  explicit RecvEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// `sender`: as SendEnd's receiver.
+  RecvEnd(const LinkMemory& memory, Doorbell* sender) : memory_(memory), sender_(sender) {}
   /// True when a slot has arrived.
   bool ready() {
     if (head_ < tail_seen_) return true;
@@ -99,10 +105,14 @@ class RecvEnd {
   const std::byte* slot() const { return memory_.slot(head_); }
   const SlotHeader& header() const { return memory_.header(head_); }
   /// Gives the slot back.
-  void release() { memory_.head->value.store(++head_, std::memory_order_release); }
+  void release() {
+    memory_.head->value.store(++head_, std::memory_order_release);
+    if (sender_ != nullptr) sender_->ring();
+  }
 
  private:
   LinkMemory memory_;
+  Doorbell* sender_;
   uint64_t head_ = 0, tail_seen_ = 0;
 };
 

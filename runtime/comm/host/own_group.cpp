@@ -128,7 +128,7 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
-             context.pacer),
+             context.doorbells, context.pacer),
       plans_({rank, topology_, table_.rows, context.engine.table(), context.links, context.algorithm,
               context.deterministic}),
       fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }),

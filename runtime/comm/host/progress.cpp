@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <thread>
 
 namespace sixfold::comm {
 
@@ -16,23 +15,24 @@ inline void cpu_pause() {
 #endif
 }
 
-constexpr int kSpins = 256;     // some 5 to 15 us of pauses: longer than most small messages take
-constexpr int kYields = 20000;  // then some 20 ms of yields
+constexpr int kSpins = 256;  // some 5 to 15 us of pauses: longer than most small messages take
+// What a ring that was missed costs at most.
+constexpr std::chrono::microseconds kSleep{1000};
+// Where nothing rings: some of what a message between hosts takes.
+constexpr std::chrono::microseconds kShortSleep{50};
 }  // namespace
 
 void Backoff::pause() {
   ++rounds_;
   if (!oversubscribed_ && rounds_ < kSpins) {
     cpu_pause();
-  } else if (rounds_ < kYields) {
-    sched_yield();
   } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    sched_yield();
   }
 }
 
-ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy)
-    : failure_(failure), recorder_(failure.recorder()), table_(table), policy_(policy) {}
+ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, Doorbell& doorbell, WaitPolicy policy)
+    : failure_(failure), recorder_(failure.recorder()), table_(table), doorbell_(doorbell), policy_(policy) {}
 
 void ProgressEngine::remove(Progressable& group) {
   std::erase(groups_, &group);
@@ -58,6 +58,12 @@ void ProgressEngine::poll_exposed() {
   row.exposed_seconds += seconds_now() - start;
 }
 
+std::chrono::microseconds ProgressEngine::longest_sleep() const {
+  const bool rings = std::all_of(groups_.begin(), groups_.end(),
+                                 [](Progressable* group) { return group->wakes() || group->outstanding() == nullptr; });
+  return rings ? kSleep : kShortSleep;
+}
+
 void ProgressEngine::wait(WorkState& work) {
   if (work.done()) return;
   check_abort();
@@ -66,14 +72,21 @@ void ProgressEngine::wait(WorkState& work) {
   bool recorded = false;
   Backoff backoff(policy_.oversubscribed);
   for (int idle = 0; !work.done();) {
-    if (poll()) {
+    const bool sleeps = backoff.is_time_to_sleep();
+    if (sleeps) doorbell_.prepare();
+    if (poll() || work.done()) {
+      if (sleeps) doorbell_.cancel();
       backoff.reset();
       idle = 0;
       continue;
     }
-    if (work.done()) break;
-    backoff.pause();
-    if (++idle % 64 != 0) continue;
+    if (sleeps) {
+      ++counts_.sleeps;
+      counts_.woken += doorbell_.sleep(longest_sleep());
+    } else {
+      backoff.pause();
+    }
+    if (++idle % 64 != 0 && !sleeps) continue;
     check_abort();
     const double now = seconds_now();
     if (idle == 64) {

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/host/doorbell.h"
 #include "runtime/comm/host/failure.h"
 #include "runtime/comm/host/work.h"
+#include "runtime/comm/world.h"
 
 namespace sixfold::comm {
 
@@ -20,10 +22,12 @@ class Progressable {
   virtual bool poll() = 0;
   /// An operation that is not done, for accounting; nullptr when idle.
   virtual WorkState* outstanding() = 0;
+  /// Whether the rank's doorbell rings whenever something can move.
+  virtual bool wakes() const = 0;
 };
 
-/// How a rank waits when nothing moves. With a core for each rank it spins; with more ranks than cores it yields at
-/// once, because the peer it waits for may need this very core.
+/// How a rank waits when nothing moves: it spins, then yields, then sleeps until its doorbell rings. With more ranks
+/// than cores it yields at once, because the peer it waits for may need this very core.
 struct WaitPolicy {
   bool oversubscribed = false;
   double timeout_s = 120;
@@ -31,8 +35,8 @@ struct WaitPolicy {
 
 class ProgressEngine {
  public:
-  /// Both outlive it.
-  ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy);
+  /// All outlive it. `doorbell`: this rank's.
+  ProgressEngine(Failure& failure, CommTable& table, Doorbell& doorbell, WaitPolicy policy);
 
   void add(Progressable& group) { groups_.push_back(&group); }
   void remove(Progressable& group);
@@ -54,24 +58,32 @@ class ProgressEngine {
   AbortState& abort() { return failure_.abort(); }
   FlightRecorder& recorder() { return recorder_; }
   CommTable& table() { return table_; }
-  const WaitPolicy& policy() const { return policy_; }
+  WaitCounts wait_counts() const { return counts_; }
 
  private:
+  std::chrono::microseconds longest_sleep() const;
+
   Failure& failure_;
   FlightRecorder& recorder_;
   CommTable& table_;
+  Doorbell& doorbell_;
   WaitPolicy policy_;
+  WaitCounts counts_;
   std::vector<Progressable*> groups_;
 };
 
-/// Backs off a little more each time it is called; reset() when something has moved.
+/// Backs off a little more each time it is called, until it is time to sleep; reset() when something has moved.
 class Backoff {
  public:
   explicit Backoff(bool oversubscribed) : oversubscribed_(oversubscribed) {}
+  /// Not once it is time to sleep.
   void pause();
+  bool is_time_to_sleep() const { return rounds_ >= kRounds; }
   void reset() { rounds_ = 0; }
 
  private:
+  static constexpr int kRounds = 500;
+
   bool oversubscribed_;
   int rounds_ = 0;
 };

@@ -30,6 +30,7 @@ class MpiGroup final : public GroupBackend, public Progressable {
 
   bool poll() override;
   WorkState* outstanding() override;
+  bool wakes() const override { return false; }  // MPI does not say when something has come
 
  private:
   uint64_t record(const P2p& transfer, double now_s);

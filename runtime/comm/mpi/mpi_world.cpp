@@ -82,6 +82,7 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
   std::shared_ptr<SharedRegion> abort_region;
   std::unique_ptr<MpiLinks> links;
   std::unique_ptr<FlightRecorder> recorder;
+  std::unique_ptr<Doorbells> doorbells;
   std::unique_ptr<Failure> failure;
   std::unique_ptr<TerminationWatch> watch;
   try {
@@ -94,8 +95,10 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     auto* abort = reinterpret_cast<AbortState*>(abort_region->data());
     recorder = std::make_unique<FlightRecorder>(
         regions.open("flight", FlightRecorder::region_bytes(mates.size()), mates), rank, mates);
+    doorbells = std::make_unique<Doorbells>(regions.open("doorbells", Doorbells::region_bytes(mates.size()), mates),
+                                            rank, mates);
     if (hosts.spans_nodes()) links = std::make_unique<MpiLinks>(hosts, *abort);
-    failure = std::make_unique<Failure>(*abort, links.get(), *recorder, options.flight_recorder_dir);
+    failure = std::make_unique<Failure>(*abort, links.get(), *recorder, *doorbells, options.flight_recorder_dir);
     regions.set_failure(*failure);
     watch = std::make_unique<TerminationWatch>([&] { on_termination(*failure); });
     if (found.topology.spans_nodes() && !options.emulate_links.empty()) {
@@ -107,8 +110,8 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
     {
-      MpiWorld world(options,
-                     {rank, size, "mpi", failure.get(), &regions, oversubscribed, found.topology, hosts, links.get()});
+      MpiWorld world(options, {rank, size, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed,
+                               found.topology, hosts, links.get()});
       run_body(body, world, *failure);
     }
     recorder->leave(seconds_now());
