@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <new>
 #include <random>
 #include <thread>
@@ -81,15 +82,34 @@ TEST(Waiting, CostsLittle) {
   });
 }
 
+/// Lets rank 1 of two wait until rank 0 sleeps.
+class Watch {
+ public:
+  void show(comm::World& world) {
+    if (world.rank() == 0) world_ = &world;
+  }
+  /// After a barrier: until it has gone to sleep once more.
+  void until_it_sleeps() const {
+    const uint64_t before = world_.load()->wait_counts().sleeps;
+    while (world_.load()->wait_counts().sleeps == before) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<comm::World*> world_{nullptr};
+};
+
+constexpr int kRounds = 20;
+
 // The peer ends the last sleep of each wait, but for one now and then: when the wait ends between two sleeps, or a ring
 // is missed (doorbell.h). Without the rings of senders there are none for messages.
 TEST(Waiting, EndsByTheDoorbell) {
-  constexpr int kRounds = 20;
-  run_ranks(2, [](comm::World& world) {
+  Watch watch;
+  run_ranks(2, [&](comm::World& world) {
+    watch.show(world);
     std::vector<float> x(4, 1.0f);
     for (int round = 0; round < kRounds; ++round) {
       world.group().barrier();
-      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (world.rank() == 1) watch.until_it_sleeps();
       if (round % 2 == 0) {
         world.group().all_reduce(buf(x), buf(x), ReduceOp::Max).wait();
       } else if (world.rank() == 0) {
@@ -108,30 +128,32 @@ TEST(Waiting, EndsByTheDoorbell) {
 TEST(Waiting, EndsWhenSlotsAreFree) {
   comm::WorldOptions options;
   options.links = {.num_slots = 2, .slot_bytes = 64};
-  constexpr int kRounds = 20;
+  Watch watch;
   run_ranks(
       2,
-      [](comm::World& world) {
+      [&](comm::World& world) {
+        watch.show(world);
         std::vector<float> x(1000, 3.0f);
         for (int round = 0; round < kRounds; ++round) {
           world.group().barrier();
           if (world.rank() == 0) {
             world.group().send(buf(x), 1).wait();
           } else {
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            watch.until_it_sleeps();
             world.group().recv(buf(x), 0).wait();
           }
         }
         if (world.rank() == 0) {
-          EXPECT_GE(world.wait_counts().woken, static_cast<uint64_t>(kRounds / 2));
+          EXPECT_GE(world.wait_counts().woken, static_cast<uint64_t>(3 * kRounds / 4));
         }
       },
       options);
 }
 
 // Ranks that come late at random, over two groups: whatever they wait for, and however they wait by then, it comes.
-TEST(Waiting, LosesNothing) {
+void dawdle_and_check(comm::ProgressThreadUse progress_thread) {
   comm::WorldOptions options;
+  options.progress_thread = progress_thread;
   options.links = {.num_slots = 2, .slot_bytes = 64};
   run_ranks(
       3,
@@ -165,6 +187,14 @@ TEST(Waiting, LosesNothing) {
         }
       },
       options);
+}
+
+TEST(Waiting, LosesNothing) {
+  dawdle_and_check(comm::ProgressThreadUse::Off);
+}
+
+TEST(Waiting, LosesNothingBesideProgressThreads) {
+  dawdle_and_check(comm::ProgressThreadUse::On);
 }
 
 }  // namespace

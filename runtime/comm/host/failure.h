@@ -28,9 +28,10 @@ class Failure {
   /// `awaited`: ranks of the World that an operation waited for in vain. Report::None is for what is the user's
   /// mistake.
   void raise(const std::string& reason, const std::vector<int>& awaited = {}, Report report = Report::Full);
-  /// Takes it to the other hosts, if this rank was the first. By the rank's own thread.
+  /// Takes it to the other hosts, if this rank was the first. Under the engine's lock (rank_lock.h), or where there is
+  /// no engine any more.
   void announce();
-  /// Throws the CommError that says who failed and why, where somebody has.
+  /// Throws the CommError that says who failed and why, where somebody has. As announce().
   void check();
 
   AbortState& abort() { return abort_; }

@@ -50,7 +50,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::unique_ptr<GroupBackend> split(int color, int key) override;
 
   bool poll() override;
-  WorkState* outstanding() override;
+  std::shared_ptr<WorkState> outstanding() override;
   bool wakes() const override { return links_.wakes(); }
 
   /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.

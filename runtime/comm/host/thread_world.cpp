@@ -55,8 +55,8 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
     Failure failure(abort, nullptr, recorder, doorbells, options.flight_recorder_dir);
     try {
       HostWorld world(options,
-                      {rank, size, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores,
-                       Topology::one_node(size), Topology::one_node(size)});
+                      {rank, size, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores, size,
+                       true, Topology::one_node(size), Topology::one_node(size)});
       run_body(body, world, failure);
     } catch (...) {
       errors[static_cast<size_t>(rank)] = std::current_exception();

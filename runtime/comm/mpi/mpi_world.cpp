@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "runtime/comm/host/host_world.h"
@@ -30,7 +31,10 @@ class MpiWorld final : public HostWorld {
  protected:
   std::unique_ptr<GroupBackend> open_mpi_group(bool blocking) override {
     MPI_Comm copy = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    {
+      const std::lock_guard guard(engine().lock());
+      check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    }
     const std::string key = "mpi" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
     ++num_groups_;
     return std::make_unique<MpiGroup>(engine(), key, copy, topology(), blocking);
@@ -110,8 +114,9 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
     {
-      MpiWorld world(options, {rank, size, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed,
-                               found.topology, hosts, links.get()});
+      MpiWorld world(options,
+                     {rank, size, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed, found.num_on_machine,
+                      provided >= MPI_THREAD_SERIALIZED, found.topology, hosts, links.get()});
       run_body(body, world, *failure);
     }
     recorder->leave(seconds_now());
