@@ -48,6 +48,12 @@ TEST(Cleanup, ForkedChildrenDoNoHarm) {
   EXPECT_EQ(times(outcome.output, "SIGTERM"), 0) << outcome.output;
 }
 
+TEST(Cleanup, ForkedChildrenDoNoHarmBesideProgressThreads) {
+  const Outcome outcome = run_command(mpirun(3) + fault_check("fork --progress-thread on"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(times(outcome.output, "FORKED"), 3) << outcome.output;
+}
+
 void expect_flat(const Outcome& outcome, int num_ranks) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(times(outcome.output, "GREW 0 descriptors, 0 mappings"), num_ranks) << outcome.output;
@@ -56,6 +62,7 @@ void expect_flat(const Outcome& outcome, int num_ranks) {
 TEST(Cleanup, GroupsComeAndGo) {
   const NothingLeft nothing_left;
   expect_flat(run_command(mpirun(4) + kFaultCheck + "splits --rounds 200"), 4);
+  expect_flat(run_command(mpirun(4) + kFaultCheck + "splits --rounds 100 --progress-thread on"), 4);
 }
 
 // Ours are memory files (memfd), which the kernel keeps outside of /dev/shm: its size is no limit.

@@ -108,14 +108,16 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
   const auto sent_by = [&](const comm::ScheduleSource& source) {
     const comm::LinkOptions options;
     const auto region = comm::SharedRegion::anonymous(comm::GroupLinks::region_bytes(2, options));
+    const auto bells = comm::SharedRegion::anonymous(comm::Doorbells::region_bytes(2));
     uint64_t sent = 0;
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       ranks.emplace_back([&, rank] {
         Memory memory;
         comm::PeerMemory no_heaps;
+        comm::Doorbells doorbells(bells, rank, {0, 1});
         comm::GroupLinks links({comm::Topology::one_node(2), region, nullptr}, rank, {0, 1}, options, memory, no_heaps,
-                               nullptr);
+                               doorbells, nullptr);
         comm::Workspace workspace;
         const comm::Fail fail = [](const std::string& reason) { throw CommError(reason); };
         std::vector<float> in(100, static_cast<float>(rank)), out(200);

@@ -72,6 +72,15 @@ TEST(Faults, ARankThatNeverComes) {
   std::filesystem::remove_all(folder);
 }
 
+// The same beside progress threads, which find nothing to drive, or drive while the rank waits for nothing.
+TEST(Faults, BesideProgressThreads) {
+  const std::string thread = " --progress-thread on";
+  expect_report(run_spoilt("kill" + thread), {"rank 2 is gone", "under way: all_reduce #2 (dp.grads) of group world"});
+  expect_report(run_spoilt("exit" + thread), {"rank 2 is gone", "last done, "});
+  expect_report(run_spoilt("leave" + thread), {"rank 2 has left the World", "  rank 2: has left "});
+  expect_report(run_spoilt("never" + thread), {"nothing moved for 2.", "have not entered it: 2"});
+}
+
 TEST(Faults, ASectionStopsTheClock) {
   const Outcome outcome = run_command(mpirun(3) + kFaultCheck + "section --timeout 0.7");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;

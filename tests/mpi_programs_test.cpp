@@ -64,6 +64,46 @@ TEST(Mpirun, AnExceptionOnOneRankEndsTheJob) {
   EXPECT_NE(outcome.output.find("disk full"), std::string::npos) << outcome.output;
 }
 
+// Progress threads, within a host and over links by MPI. What they do among threads is progress_thread_test.cpp.
+const std::string kWithThread = " --progress-thread on ";
+const std::string kMpiLinks = " --topology 2x1 --force-mpi-links ";
+
+TEST(ProgressThreads, EveryCollectiveIsExact) {
+  for (const char* what : {"own", "mpi"}) {
+    const Outcome outcome = run_command(mpirun(3) + kBuild + "comm_mpi_check " + what + kWithThread);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find(" cases, 0 wrong"), std::string::npos) << outcome.output;
+  }
+  const Outcome linked =
+      run_command(mpirun(4) + kBuild + "comm_mpi_check own --topology 2x2 --force-mpi-links" + kWithThread);
+  EXPECT_EQ(linked.exit_code, 0) << linked.output;
+  EXPECT_NE(linked.output.find(" cases, 0 wrong"), std::string::npos) << linked.output;
+}
+
+TEST(ProgressThreads, EndACollectiveWhileItsRanksCompute) {
+  for (const std::string& links : {std::string(), kMpiLinks}) {
+    const Outcome outcome = run_command(mpirun(2) + kBuild + "comm_mpi_check compute" + links + kWithThread);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("CHECKED 2 cases, 0 wrong"), std::string::npos) << outcome.output;
+  }
+}
+
+// No rank ever waits.
+TEST(ProgressThreads, HearOfFailuresWhileTheirRanksCompute) {
+  for (const std::string& links : {std::string(), std::string(" --topology 2x2 --force-mpi-links ")}) {
+    const Outcome failed = run_command(mpirun(4) + kBuild + "comm_mpi_check failed" + links + kWithThread);
+    EXPECT_NE(failed.exit_code, 0);
+    EXPECT_NE(failed.exit_code, 124) << failed.output;
+    EXPECT_EQ(times(failed.output, "stopped, because rank 1 failed: disk full"), 3) << failed.output;
+    const Outcome disagreed = run_command(mpirun(4) + kBuild + "comm_mpi_check disagreed" + links + kWithThread);
+    EXPECT_NE(disagreed.exit_code, 0);
+    EXPECT_NE(disagreed.exit_code, 124) << disagreed.output;
+    for (const char* word : {"409598", "409600", "all_reduce", "f32", "rank 0", "rank 1", "rank 2", "rank 3"}) {
+      EXPECT_NE(disagreed.output.find(word), std::string::npos) << word << " in: " << disagreed.output;
+    }
+  }
+}
+
 #else
 
 TEST(Mpirun, Skipped) {

@@ -76,7 +76,7 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
   group.flag("--explain", o.explain, "Print the schedule of --min-bytes and what it would cost; run nothing");
 }
 
-void add_ranks(CLI::App& app, PerfOptions& o) {
+void add_ranks(CLI::App& app, PerfOptions& o, std::string& progress_thread) {
   Group group(app, "Ranks and links");
   group.whole("--ranks", o.world.num_ranks, 0, "Ranks as threads; 0: those of mpirun", 1000000);
   group.text("--topology", o.world.topology, "NODESxRANKS",
@@ -86,6 +86,9 @@ void add_ranks(CLI::App& app, PerfOptions& o) {
              "Pace links inside and between nodes to these rates x scale (default: as fast as they are)");
   group.text("--profile", o.world.profile, "NAME|FILE", "Hardware that algorithms are chosen for (default: this host)");
   group.path("--tune-file", o.world.tune_file, "Measured rows that algorithms are chosen by (default: none)");
+  group.choice(
+      "--progress-thread", progress_thread, {"auto", "on", "off"},
+      "A thread of each rank moves its messages while it computes; auto: where there are two cores for each rank");
   group.flag("--debug", o.world.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.whole<size_t>("--slot-bytes", o.world.links.slot_bytes, 64, "Bytes of a link's slot", size_t{16} << 20);
   group.whole("--num-slots", o.world.links.num_slots, 2, "Slots of a link", 1024);
@@ -173,10 +176,10 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.get_formatter()->column_width(32);
   app.get_help_ptr()->group("Help");
   PerfOptions o;
-  std::string comm = "own";
+  std::string comm = "own", progress_thread = "auto";
   add_operation(app, o);
   add_measuring(app, o, comm);
-  add_ranks(app, o);
+  add_ranks(app, o, progress_thread);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -186,6 +189,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
     throw ConfigError(std::string(error.what()) + " (--help lists the options)");
   }
   o.world.backend = comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
+  o.world.progress_thread = comm::parse_progress_thread(progress_thread);
   check_combinations(o, comm == "mpi");
   check_values(o);
   return {o, 0};

@@ -78,6 +78,9 @@ void add_parallel(CLI::App& app, Options& o) {
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
              "MiB of gradients that travel together; 0: each parameter alone (--zero 3: each unit's)");
   group.flag("--no-overlap", o.no_overlap, "Communicate instead of computing, not meanwhile");
+  group.choice("--progress-thread", o.progress_thread, {"auto", "on", "off"},
+               "A thread of each rank moves its messages while it computes; auto: where there are two cores for each "
+               "thread that computes");
   group.flag("--deterministic", o.deterministic,
              "The same bits for every --zero and bucket size, with or without overlap, threads or processes");
   group.whole<int64_t>("--check-replicas", o.check_replicas, 0,

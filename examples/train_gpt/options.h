@@ -48,6 +48,7 @@ struct Options {
   int threads = 0;
   double timeout = 120;
   bool force_mpi_links = false;
+  std::string progress_thread = "auto";
   int64_t check_replicas = 0;
   std::string flight_recorder;
   // output

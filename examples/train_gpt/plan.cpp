@@ -1,6 +1,5 @@
 #include "examples/train_gpt/plan.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <sstream>
 
 #include "examples/common/resources.h"
+#include "runtime/core/cores.h"
 #include "runtime/core/env.h"
 
 namespace sixfold::train_gpt {
@@ -29,6 +29,7 @@ comm::WorldOptions world_options(const Options& options) {
   world.tune_file = options.tune_file;
   world.debug = options.debug;
   world.force_mpi_links = options.force_mpi_links;
+  world.progress_thread = comm::parse_progress_thread(options.progress_thread);
   if (world.backend == comm::BackendKind::Mpi && world.algorithm != comm::Algorithm::Auto) {
     throw ConfigError("--algorithm " + options.algorithm +
                       ": not together with --comm mpi, which has its own (allowed: auto)");
@@ -109,12 +110,6 @@ train::TrainerOptions trainer_options(const Options& options, int dp_size) {
   return trainer;
 }
 
-int usable_cores() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
-}
-
 int count_ranks_on_host(const Options& options) {
   if (options.ranks > 0) return options.ranks;
   const Environment environment = read_environment();
@@ -154,6 +149,7 @@ Plan make_plan(const Options& options) {
   const int threads_by_default =
       read_environment().omp_num_threads.value_or(std::max(plan.num_cores / plan.ranks_on_host, 1));
   plan.num_threads = options.threads > 0 ? options.threads : threads_by_default;
+  plan.world.num_compute_threads = plan.num_threads;
   constexpr int kMaxThreads = 4096;
   if (plan.num_threads > kMaxThreads) {
     throw ConfigError("--threads " + std::to_string(plan.num_threads) + ": allowed values are 0 to " +

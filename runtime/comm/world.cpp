@@ -87,6 +87,13 @@ Profile emulated_profile(const WorldOptions& options) {
   return parse_emulated_links(options.emulate_links, host);
 }
 
+ProgressThreadUse parse_progress_thread(const std::string& name) {
+  if (name == "auto") return ProgressThreadUse::Auto;
+  if (name == "on") return ProgressThreadUse::On;
+  if (name == "off") return ProgressThreadUse::Off;
+  throw ConfigError("--progress-thread " + name + ": allowed values are auto, on, off");
+}
+
 int planned_world_size(const WorldOptions& options) {
   if (options.num_ranks > 0) return options.num_ranks;
   return read_environment().launcher_world_size.value_or(1);

@@ -18,6 +18,12 @@ namespace sixfold::comm {
 
 enum class BackendKind : uint8_t { Own, Mpi };
 
+/// Whether a thread of each rank drives its operations while the rank computes. Auto: where this host has twice as many
+/// usable cores as its ranks compute with.
+enum class ProgressThreadUse : uint8_t { Auto, On, Off };
+/// "auto", "on", "off". Throws ConfigError.
+ProgressThreadUse parse_progress_thread(const std::string& name);
+
 /// Shape of the links, in shared memory and between hosts. Tests make them small, so that few elements reach every
 /// path.
 struct LinkOptions {
@@ -48,7 +54,17 @@ struct WorldOptions {
   // Where a World that fails writes flight-recorder.json, the last operations of all ranks of the host; made where it
   // is missing. Empty: nowhere.
   std::string flight_recorder_dir;
-  std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
+  // With such a thread, a buffer of an operation under way must stay until it is done even where an exception that is
+  // no CommError leaves its scope: the thread learns of it when the World's body has ended, not before.
+  ProgressThreadUse progress_thread = ProgressThreadUse::Auto;
+  int num_compute_threads = 1;  // of each rank; what Auto reckons with
+  std::string emulate_links;    // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
+};
+
+/// How waits of one rank have slept, since its World started.
+struct WaitCounts {
+  uint64_t sleeps = 0;
+  uint64_t woken = 0;  // of those, sleeps that another rank has ended (doorbell.h); the rest ended by themselves
 };
 
 class World {
@@ -77,8 +93,12 @@ class World {
   virtual Memory& memory() = 0;
   virtual CommTable& comm_table() = 0;
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
-  /// communication goes on meanwhile. Throws as Work::wait().
+  /// communication goes on meanwhile. With a progress thread it only throws what has failed. Throws as Work::wait().
   virtual void progress() = 0;
+  /// Whether a thread of this rank drives its operations while it computes.
+  virtual bool has_progress_thread() const = 0;
+  /// Any thread may ask.
+  virtual WaitCounts wait_counts() const = 0;
   /// "threads" or "mpi": for log lines.
   virtual std::string kind() const = 0;
 

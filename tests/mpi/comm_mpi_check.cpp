@@ -1,8 +1,10 @@
 // Started by mpirun: the collective cases between processes, on our own backend or on MPI's (argument "own" or "mpi").
-// "mismatch" and "throw" are ranks that disagree and a rank that fails, "paced" a message on an emulated link. Prints
-// "CHECKED n cases" on rank 0 and exits 0 when every rank saw every case right.
+// "mismatch" and "throw" are ranks that disagree and a rank that fails, "paced" a message on an emulated link,
+// "compute" an all-reduce that nobody but progress threads drives; "failed" and "disagreed" what such threads hear.
+// Prints "CHECKED n cases" on rank 0 and exits 0 when every rank saw every case right.
 //
 //   comm_mpi_check [WHAT] [--topology NODESxRANKS] [--force-mpi-links] [--slot-bytes N] [--num-slots N] [--max-count N]
+//                  [--progress-thread auto|on|off]
 #include <cstdio>
 
 #include "runtime/comm/host/progress.h"
@@ -116,6 +118,39 @@ void check_pace(comm::World& world, Tally& tally) {
   tally.add(comm::seconds_now() - start >= 0.025 ? "" : "an emulated link was too fast");
 }
 
+/// Some 10 ms of arithmetic.
+void compute() {
+  volatile float sum = 0;
+  for (int i = 0; i < 5000000; ++i) sum = sum + 1.0f;
+}
+
+/// Looks at the table, and drives nothing, until the operation has ended.
+void check_progress(comm::World& world, Tally& tally) {
+  world.group().barrier();
+  world.comm_table().reset();
+  std::vector<float> x(1 << 20, static_cast<float>(world.rank()));
+  const comm::Buf buf(x.data(), x.size(), DType::F32);
+  comm::Work work = world.group().all_reduce(buf, buf, ReduceOp::Max);
+  do {
+    compute();
+  } while (world.comm_table().rows().at(0).seconds == 0);
+  tally.add(work.test() ? "" : "an operation that has ended is not done");
+  tally.add(x.back() == static_cast<float>(world.size() - 1) ? "" : "maximum over the ranks");
+}
+
+/// Ranks that never wait hear of a failure from their progress threads.
+void compute_until_failure(comm::World& world, bool disagrees) {
+  std::vector<float> x(disagrees && world.rank() == 2 ? 409598 : 409600);
+  world.group().barrier();
+  if (!disagrees && world.rank() == 1) throw std::runtime_error("disk full");
+  const comm::Buf buf(x.data(), x.size(), DType::F32);
+  comm::Work work = world.group().all_reduce(buf, buf, ReduceOp::Sum);
+  for (;;) {
+    compute();
+    world.progress();
+  }
+}
+
 void disagree(comm::World& world) {
   std::vector<float> x(world.rank() == 2 ? 409598 : 409600);
   const comm::Buf buf(x.data(), x.size(), DType::F32);
@@ -146,6 +181,8 @@ Arguments parse(int argc, char** argv) {
       arguments.world.links.slot_bytes = std::stoul(value());
     } else if (word == "--num-slots") {
       arguments.world.links.num_slots = std::stoi(value());
+    } else if (word == "--progress-thread") {
+      arguments.world.progress_thread = comm::parse_progress_thread(value());
     } else if (word == "--max-count") {
       arguments.max_count = std::stoul(value());
     } else {
@@ -161,6 +198,10 @@ Tally check(comm::World& world, const Arguments& arguments) {
   Tally tally;
   if (arguments.what == "paced") {
     check_pace(world, tally);
+    return tally;
+  }
+  if (arguments.what == "compute") {
+    check_progress(world, tally);
     return tally;
   }
   check_collectives(world, arguments, tally);
@@ -181,6 +222,8 @@ int main(int argc, char** argv) {
     const test::Arguments arguments = test::parse(argc, argv);
     comm::run_world(arguments.world, [&](comm::World& world) {
       if (arguments.what == "mismatch") return test::disagree(world);
+      if (arguments.what == "disagreed") return test::compute_until_failure(world, true);
+      if (arguments.what == "failed") return test::compute_until_failure(world, false);
       if (arguments.what == "throw") return test::fail_on_one_rank(world);
       const test::Tally tally = test::check(world, arguments);
       int32_t wrong = tally.num_wrong;

@@ -1,7 +1,7 @@
 // Started by mpirun: a rank that is killed, exits, never comes, takes its time in a section, or forks; Worlds and
 // groups that come and go. Every rank prints "PID n"; what goes wrong is at "FAULT t", seconds of the steady clock.
 //
-//   fault_check WHAT [--timeout S] [--flight-recorder DIR] [--rounds N]
+//   fault_check WHAT [--timeout S] [--flight-recorder DIR] [--rounds N] [--progress-thread auto|on|off]
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -177,6 +177,8 @@ Arguments parse(int argc, char** argv) {
       arguments.world.timeout_s = std::stod(value());
     } else if (word == "--flight-recorder") {
       arguments.world.flight_recorder_dir = value();
+    } else if (word == "--progress-thread") {
+      arguments.world.progress_thread = comm::parse_progress_thread(value());
     } else if (word == "--rounds") {
       arguments.rounds = std::stoi(value());
     } else {

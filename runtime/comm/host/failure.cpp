@@ -15,8 +15,9 @@ namespace {
 constexpr double kLookAround = 1.0;
 }  // namespace
 
-Failure::Failure(AbortState& abort, AbortRelay* relay, FlightRecorder& recorder, std::string folder)
-    : abort_(abort), relay_(relay), recorder_(recorder), folder_(std::move(folder)) {}
+Failure::Failure(AbortState& abort, AbortRelay* relay, FlightRecorder& recorder, Doorbells& doorbells,
+                 std::string folder)
+    : abort_(abort), relay_(relay), recorder_(recorder), doorbells_(doorbells), folder_(std::move(folder)) {}
 
 void Failure::raise(const std::string& reason, const std::vector<int>& awaited, Report report) {
   if (!abort_.claim()) {
@@ -26,8 +27,13 @@ void Failure::raise(const std::string& reason, const std::vector<int>& awaited, 
   }
   std::vector<RankSnapshot> ranks;
   if (report == Report::Full) ranks = recorder_.snapshot();
-  abort_.publish(recorder_.rank(), reason);
+  publish(recorder_.rank(), reason);
   if (report == Report::Full) write_report(reason, awaited, ranks, "flight-recorder.json");
+}
+
+void Failure::publish(int rank, const std::string& reason) {
+  abort_.publish(rank, reason);
+  doorbells_.ring_all();
 }
 
 void Failure::write_report(const std::string& reason, const std::vector<int>& awaited,
@@ -58,7 +64,7 @@ std::string Failure::text_of_others() const {
 void Failure::hear_of(const AbortRelay::Notice& notice) {
   if (!abort_.claim()) return;
   const std::vector<RankSnapshot> ranks = recorder_.snapshot();
-  abort_.publish(notice.rank, notice.reason);
+  publish(notice.rank, notice.reason);
   write_report(text_of_others(), {}, ranks, "flight-recorder-rank" + std::to_string(recorder_.rank()) + ".json");
 }
 

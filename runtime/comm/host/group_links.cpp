@@ -13,13 +13,14 @@ size_t signatures_bytes(int num_mates) {
 }  // namespace
 
 GroupLinks::GroupLinks(GroupMedia media, int rank, std::vector<int> members, const LinkOptions& options, Memory& memory,
-                       PeerMemory& peers, Pacer* pacer)
+                       PeerMemory& peers, Doorbells& doorbells, Pacer* pacer)
     : media_(std::move(media)),
       rank_(rank),
       members_(std::move(members)),
       options_(options),
       memory_(memory),
       peers_(peers),
+      doorbells_(doorbells),
       pacer_(pacer),
       signatures_(members_.size()),
       send_(members_.size() * kNumChannels),
@@ -66,6 +67,10 @@ LinkMemory GroupLinks::shared_link(int sender, int receiver, int channel) const 
                         options_.slot_bytes);
 }
 
+Doorbell* GroupLinks::doorbell_of(int peer) const {
+  return shares_memory(peer) ? &doorbells_.of(members_[static_cast<size_t>(peer)]) : nullptr;
+}
+
 void GroupLinks::account_link() {
   const auto bytes = static_cast<int64_t>(LinkMemory::bytes(options_.num_slots, options_.slot_bytes));
   memory_.account(Category::Communication, bytes);
@@ -79,7 +84,7 @@ SendEnd& GroupLinks::to(int peer, int channel) {
         shares_memory(peer) ? shared_link(rank_, peer, channel) : media_.carrier->link_to(peer, channel);
     memory.populate();
     account_link();
-    end.emplace(memory);
+    end.emplace(memory, doorbell_of(peer));
   }
   return *end;
 }
@@ -91,7 +96,7 @@ RecvEnd& GroupLinks::from(int peer, int channel) {
     const LinkMemory memory = shared ? shared_link(peer, rank_, channel) : media_.carrier->link_from(peer, channel);
     memory.populate();
     if (!shared) account_link();
-    end.emplace(memory);
+    end.emplace(memory, doorbell_of(peer));
   }
   return *end;
 }

@@ -8,6 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/host/carrier.h"
+#include "runtime/comm/host/doorbell.h"
 #include "runtime/comm/host/link.h"
 #include "runtime/comm/host/pacer.h"
 #include "runtime/comm/host/shared_heap.h"
@@ -31,9 +32,9 @@ class GroupLinks {
  public:
   /// `members`: the ranks of the World, in the group's order. Slots of the links that this rank sends on, and of those
   /// that come from other hosts, are accounted in `memory`, as they are first used. Without a pacer, links are as fast
-  /// as they can.
+  /// as they can. References outlive the GroupLinks.
   GroupLinks(GroupMedia media, int rank, std::vector<int> members, const LinkOptions& options, Memory& memory,
-             PeerMemory& peers, Pacer* pacer);
+             PeerMemory& peers, Doorbells& doorbells, Pacer* pacer);
   ~GroupLinks();
   GroupLinks(const GroupLinks&) = delete;
   GroupLinks& operator=(const GroupLinks&) = delete;
@@ -56,6 +57,9 @@ class GroupLinks {
   /// lanes.
   SendEnd& to(int peer, int channel);
   RecvEnd& from(int peer, int channel);
+  /// Whether this rank's doorbell rings whenever a slice can be seen, or a slot is free: not for what comes from other
+  /// hosts, or when its time has come.
+  bool wakes() const { return media_.carrier == nullptr && pacer_ == nullptr; }
   /// Carries slots to and from other hosts; true when anything moved.
   bool carry() { return media_.carrier && media_.carrier->poll(); }
   /// For the header of a slice that leaves now.
@@ -78,6 +82,7 @@ class GroupLinks {
  private:
   int num_mates() const;
   LinkMemory shared_link(int sender, int receiver, int channel) const;
+  Doorbell* doorbell_of(int peer) const;
   void account_link();
 
   GroupMedia media_;
@@ -86,6 +91,7 @@ class GroupLinks {
   LinkOptions options_;
   Memory& memory_;
   PeerMemory& peers_;
+  Doorbells& doorbells_;
   Pacer* pacer_;
   int64_t accounted_bytes_ = 0;
   std::vector<SignatureRing*> signatures_;    // by rank; nullptr on other hosts

@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "runtime/core/cores.h"
+#include "runtime/core/log.h"
+
 namespace sixfold::comm {
 
 namespace {
@@ -18,6 +21,24 @@ Topology topology_of(const WorldOptions& options, const HostWorldParts& parts) {
 std::optional<Pacer> pacer_of(const WorldOptions& options, RegionProvider& regions, const Topology& topology) {
   if (options.emulate_links.empty()) return std::nullopt;
   return std::optional<Pacer>(std::in_place, regions, topology, emulated_profile(options));
+}
+
+bool wants_thread(const WorldOptions& options, const HostWorldParts& parts) {
+  if (options.progress_thread == ProgressThreadUse::Off) return false;
+  if (options.progress_thread == ProgressThreadUse::Auto) {
+    const int computing = parts.num_on_machine * options.num_compute_threads;
+    if (parts.size == 1 || usable_cores() < 2 * computing) return false;
+    if (!parts.may_thread && parts.rank == 0) {
+      log_info("no progress thread: this MPI is for one thread (less than MPI_THREAD_SERIALIZED)");
+    }
+    return parts.may_thread;
+  }
+  if (!parts.may_thread) {
+    throw ConfigError(
+        "--progress-thread on: this MPI is for one thread (less than MPI_THREAD_SERIALIZED); allowed values are auto, "
+        "off");
+  }
+  return true;
 }
 }  // namespace
 
@@ -39,11 +60,24 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
       peers_(*parts.regions, parts.rank, parts_.hosts),
       memory_(allocator_on(peers_.own_heap())),
       choice_(options, parts.oversubscribed),
-      engine_(*parts.failure, table_, WaitPolicy{parts.oversubscribed, options.timeout_s}),
-      context_{engine_,      memory_,       *parts.regions,    peers_,
-               topology_,    parts_.hosts,  parts.carriers,    pacer_ ? &*pacer_ : nullptr,
-               choice_,      options.links, options.algorithm, options.deterministic,
-               options.debug} {}
+      engine_(*parts.failure, table_, lock_, parts.doorbells->own(),
+              WaitPolicy{parts.oversubscribed, options.timeout_s}),
+      context_{engine_,
+               memory_,
+               *parts.regions,
+               peers_,
+               *parts.doorbells,
+               topology_,
+               parts_.hosts,
+               parts.carriers,
+               pacer_ ? &*pacer_ : nullptr,
+               choice_,
+               options.links,
+               options.algorithm,
+               options.deterministic,
+               options.debug} {
+  if (wants_thread(options, parts)) thread_.emplace(engine_);
+}
 
 Communicator& HostWorld::group() {
   if (!group_) group_ = std::make_unique<Communicator>(open_group(options_.backend, false));

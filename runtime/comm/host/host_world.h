@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/comm/host/own_group.h"
+#include "runtime/comm/host/progress_thread.h"
 #include "runtime/comm/world.h"
 
 namespace sixfold::comm {
@@ -17,7 +18,10 @@ struct HostWorldParts {
   std::string kind;  // "threads", "mpi"
   Failure* failure = nullptr;
   RegionProvider* regions = nullptr;
+  Doorbells* doorbells = nullptr;
   bool oversubscribed = false;  // more ranks than cores; on any of the hosts, so that all ranks have the same
+  int num_on_machine = 1;       // ranks
+  bool may_thread = true;       // whether another thread of the rank may do what its own does (one at a time)
   Topology topology;            // as found; WorldOptions may declare another
   Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
   CarrierProvider* carriers = nullptr;
@@ -37,10 +41,12 @@ class HostWorld : public World {
   std::shared_ptr<SharedRegion> share(size_t bytes) override;
   Memory& memory() override { return memory_; }
   CommTable& comm_table() override { return table_; }
-  void progress() override { engine_.poll_exposed(); }
+  void progress() override { engine_.progress(); }
+  bool has_progress_thread() const override { return thread_.has_value(); }
   std::string kind() const override { return parts_.kind; }
   void begin_section(const std::string& name) override { engine_.recorder().begin_section(name, seconds_now()); }
   void end_section() override { engine_.recorder().end_section(); }
+  WaitCounts wait_counts() const override { return engine_.wait_counts(); }
 
  protected:
   ProgressEngine& engine() { return engine_; }
@@ -53,13 +59,15 @@ class HostWorld : public World {
   std::optional<Pacer> pacer_;
   PeerMemory peers_;
   Memory memory_;
-  CommTable table_;
+  RankLock lock_;
+  CommTable table_{lock_};
   AlgorithmChoice choice_;
   ProgressEngine engine_;
   HostContext context_;
   int num_groups_ = 0;
   int num_shared_ = 0;
-  std::unique_ptr<Communicator> group_;  // last: it goes first
+  std::unique_ptr<Communicator> group_;   // goes before what it uses
+  std::optional<ProgressThread> thread_;  // goes first: from then on this rank's own thread is alone
 };
 
 /// Which ranks share memory, when `found` says which are on one host: those, or less, where WorldOptions forces links

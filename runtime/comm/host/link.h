@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/comm/host/doorbell.h"
+
 namespace sixfold::comm {
 
 /// Of which operation a slot's bytes are, as the sender sees it, and where they lie.
@@ -67,7 +69,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared between proces
 
 class SendEnd {
  public:
-  explicit SendEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// `receiver`: the doorbell of whoever waits at the other end; nullptr where that is a carrier, which never sleeps.
+  SendEnd(const LinkMemory& memory, Doorbell* receiver) : memory_(memory), receiver_(receiver) {}
   /// True when a slot is free.
   bool ready() {
     if (num_sent_ - head_seen_ < memory_.num_slots) return true;
@@ -81,6 +84,7 @@ class SendEnd {
   void commit() {
     sent_bytes_ += header().bytes;
     memory_.set_filled(num_sent_++);
+    if (receiver_ != nullptr) receiver_->ring();
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
   /// True when the receiver has released all that was committed, and reads nothing of this side's memory any more;
@@ -92,22 +96,28 @@ class SendEnd {
 
  private:
   LinkMemory memory_;
+  Doorbell* receiver_;
   uint64_t num_sent_ = 0, head_seen_ = 0;
   uint64_t sent_bytes_ = 0;
 };
 
 class RecvEnd {
  public:
-  explicit RecvEnd(const LinkMemory& memory) : memory_(memory) {}
+  /// `sender`: as SendEnd's receiver.
+  RecvEnd(const LinkMemory& memory, Doorbell* sender) : memory_(memory), sender_(sender) {}
   /// True when a slot has arrived.
   bool ready() const { return memory_.is_filled(head_); }
   const std::byte* slot() const { return memory_.slot(head_); }
   const SlotHeader& header() const { return memory_.line(head_).header; }
   /// Gives the slot back.
-  void release() { memory_.head->value.store(++head_, std::memory_order_release); }
+  void release() {
+    memory_.head->value.store(++head_, std::memory_order_release);
+    if (sender_ != nullptr) sender_->ring();
+  }
 
  private:
   LinkMemory memory_;
+  Doorbell* sender_;
   uint64_t head_ = 0;
 };
 

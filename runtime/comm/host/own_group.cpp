@@ -1,7 +1,9 @@
 #include "runtime/comm/host/own_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
+#include <mutex>
 #include <tuple>
 
 #include "runtime/comm/host/p2p_run.h"
@@ -26,9 +28,9 @@ class CollectiveWork final : public WorkState {
     output_word_ = links.word_of(c.out, plan_->output_bytes);
     run_.emplace(links, plan_->plan, sequence, plan_->signature, c.in, c.out, workspace, fail);
     start_ = 0;
-    done_ = false;
+    done_.store(false, std::memory_order_relaxed);
   }
-  bool done() const override { return done_; }
+  bool done() const override { return done_.load(std::memory_order_acquire); }
   std::string describe() const override {
     return std::string(primitive_name(plan_->signature.primitive)) + " #" + std::to_string(sequence_) + " (" +
            plan_->tag + ") of group " + group_.key();
@@ -53,7 +55,7 @@ class CollectiveWork final : public WorkState {
     run_.reset();
     check_ = nullptr;
     keeps_.reset();
-    done_ = true;
+    done_.store(true, std::memory_order_release);
     return true;
   }
 
@@ -65,7 +67,7 @@ class CollectiveWork final : public WorkState {
   std::shared_ptr<const void> keeps_;
   uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
-  bool done_ = true;
+  std::atomic<bool> done_{true};  // the rank looks without the lock
 };
 
 /// Sends and receives that were issued together. Serves one batch after the other.
@@ -76,17 +78,17 @@ class TransferWork final : public WorkState {
   void begin(CommRow& row, size_t num_parts, uint64_t record) {
     set_row(row);
     set_record(record);
-    num_left_ = num_parts;
+    num_left_.store(num_parts, std::memory_order_relaxed);
   }
-  bool done() const override { return num_left_ == 0; }
+  bool done() const override { return num_left_.load(std::memory_order_acquire) == 0; }
   std::string describe() const override { return group_.describe_transfer(*this); }
   std::string diagnose() const override { return "the peer has not matched it"; }
   std::vector<int> awaited_ranks() const override { return group_.absent_peers(*this); }
-  void part_done() { --num_left_; }
+  void part_done() { num_left_.store(num_left_.load(std::memory_order_relaxed) - 1, std::memory_order_release); }
 
  private:
   OwnGroup& group_;
-  size_t num_left_ = 0;
+  std::atomic<size_t> num_left_{0};  // the rank looks without the lock
 };
 
 /// Messages of one peer, direction and lane, in order; only the front one moves.
@@ -115,6 +117,7 @@ GroupMedia open_media(HostContext& context, const std::string& key, const std::v
   media.region = mates.size() == 1 ? SharedRegion::anonymous(bytes) : context.regions.open(key, bytes, mates);
   if (media.hosts.spans_nodes()) {
     SIXFOLD_CHECK(context.carriers != nullptr, "a World on several hosts has carriers");
+    const std::lock_guard guard(context.engine.lock());
     media.carrier = context.carriers->open(members, context.links);
   }
   return media;
@@ -128,12 +131,15 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
-             context.pacer),
+             context.doorbells, context.pacer),
       plans_({rank, topology_, table_.rows, context.engine.table(), context.links, context.algorithm,
               context.deterministic}),
       fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }),
       fail_transfer_([this](const std::string& reason) { fail("group " + key_, reason); }) {
-  context_.engine.add(*this);
+  {
+    const std::lock_guard guard(context_.engine.lock());
+    context_.engine.add(*this);
+  }
   if (context_.debug && rank == 0) {
     log_info("group " + key_ + " of " + std::to_string(size()) + " ranks\n" + describe_group(topology_) +
              "algorithms by " + table_.source + (context_.deterministic ? "; deterministic: direct" : "") + "\n" +
@@ -145,15 +151,7 @@ OwnGroup::~OwnGroup() {
   // A rank that is failing does not wait for the others: they learn of it once the exception has left its World's body.
   // Neither does a forked child, whose operations they are not.
   const bool failing = std::uncaught_exceptions() > 0 || !recorder().in_own_process();
-  try {
-    while (WorkState* work = outstanding()) {
-      if (failing || context_.engine.abort().is_set()) break;
-      context_.engine.wait(*work);
-    }
-  } catch (const CommError& error) {
-    log_error("while closing group " + key_ + ": " + error.what());
-  }
-  context_.engine.remove(*this);
+  context_.engine.close(*this, key_, !failing);
 }
 
 namespace {
@@ -170,6 +168,8 @@ std::shared_ptr<Work> idle_work(std::vector<std::shared_ptr<Work>>& works, OwnGr
 }  // namespace
 
 std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
+  const double start = seconds_now();
+  const std::lock_guard guard(context_.engine.lock());
   context_.engine.check_abort();
   std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
   const uint64_t sequence = next_sequence_++;
@@ -180,7 +180,6 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   row.predicted_sent_bytes += plan->predicted_sent_bytes;
 
   std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, row);
-  const double start = seconds_now();
   const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, sequence, -1, start);
   work->begin(std::move(plan), c, sequence, record, links_, workspace_, fail_collective_);
   collectives_.push_back(work);
@@ -204,6 +203,7 @@ CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
 }
 
 std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
+  const std::lock_guard guard(context_.engine.lock());
   context_.engine.check_abort();
   std::shared_ptr<TransferWork> work;
   for (const P2p& transfer : transfers) {
@@ -274,11 +274,11 @@ bool OwnGroup::advance() {
   return moved;
 }
 
-WorkState* OwnGroup::outstanding() {
-  if (!collectives_.empty()) return collectives_.front().get();
+std::shared_ptr<WorkState> OwnGroup::outstanding() {
+  if (!collectives_.empty()) return collectives_.front();
   if (transfers_under_way_ == 0) return nullptr;
   for (auto& [key, queue] : lanes_) {
-    if (!queue.entries.empty()) return queue.entries.front().work.get();
+    if (!queue.entries.empty()) return queue.entries.front().work;
   }
   return nullptr;
 }

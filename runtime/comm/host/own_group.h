@@ -19,6 +19,7 @@ struct HostContext {
   Memory& memory;
   RegionProvider& regions;
   PeerMemory& peers;
+  Doorbells& doorbells;
   const Topology& topology;   // of the World
   const Topology& hosts;      // of the World: ranks of one node share memory
   CarrierProvider* carriers;  // links between hosts; nullptr where all ranks share memory
@@ -49,7 +50,8 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::unique_ptr<GroupBackend> split(int color, int key) override;
 
   bool poll() override;
-  WorkState* outstanding() override;
+  std::shared_ptr<WorkState> outstanding() override;
+  bool wakes() const override { return links_.wakes(); }
 
   /// Why the oldest collective may be stuck. Throws CommError when a rank has entered another operation in its place.
   std::string diagnose();

@@ -3,40 +3,43 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <thread>
+
+#include "runtime/core/log.h"
 
 namespace sixfold::comm {
 
 namespace {
-inline void cpu_pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
+constexpr int kLookEvery = 64;  // rounds in which nothing moves, between looks at the clock and at failures
 constexpr int kSpins = 256;     // some 5 to 15 us of pauses: longer than most small messages take
-constexpr int kYields = 20000;  // then some 20 ms of yields
+// Then some yields. By the clock: where something else computes on this core, one alone may take milliseconds, and a
+// sleeper that is woken has its turn earlier.
+constexpr double kYieldFor = 0.001;
+// What a ring that was missed costs at most.
+constexpr std::chrono::microseconds kSleep{1000};
+// Where nothing rings: some of what a message between hosts takes.
+constexpr std::chrono::microseconds kShortSleep{50};
 }  // namespace
 
 void Backoff::pause() {
   ++rounds_;
   if (!oversubscribed_ && rounds_ < kSpins) {
     cpu_pause();
-  } else if (rounds_ < kYields) {
-    sched_yield();
-  } else {
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    return;
   }
+  if (yields_since_s_ == 0) yields_since_s_ = seconds_now();
+  sched_yield();
+  // Now and then: when ranks take turns on a core, a look at the clock costs as much as a turn.
+  is_time_to_sleep_ = rounds_ % 8 == 0 && seconds_now() - yields_since_s_ > kYieldFor;
 }
 
-ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, WaitPolicy policy)
-    : failure_(failure), recorder_(failure.recorder()), table_(table), policy_(policy) {}
-
-void ProgressEngine::remove(Progressable& group) {
-  std::erase(groups_, &group);
-}
+ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, RankLock& lock, Doorbell& doorbell,
+                               WaitPolicy policy)
+    : failure_(failure),
+      recorder_(failure.recorder()),
+      table_(table),
+      lock_(lock),
+      doorbell_(doorbell),
+      policy_(policy) {}
 
 bool ProgressEngine::poll() {
   bool moved = false;
@@ -44,39 +47,116 @@ bool ProgressEngine::poll() {
   return moved;
 }
 
+void ProgressEngine::check_abort() {
+  if (background_error_) std::rethrow_exception(background_error_);
+  failure_.check();
+}
+
 void ProgressEngine::poll_exposed() {
-  WorkState* work = nullptr;
+  const double start = seconds_now();
+  const std::lock_guard guard(lock_);
+  std::shared_ptr<WorkState> work;
   for (Progressable* group : groups_) {
     work = group->outstanding();
     if (work != nullptr) break;
   }
   if (work == nullptr) return;
+  try {
+    check_abort();
+    poll();
+  } catch (...) {
+    has_failed_ = true;
+    throw;
+  }
+  work->row().exposed_seconds += seconds_now() - start;
+}
+
+void ProgressEngine::progress() {
+  if (!lock_.is_shared()) return poll_exposed();
+  if (!has_failed_ && !abort().is_set()) return;
+  const std::lock_guard guard(lock_);
   check_abort();
-  CommRow& row = work->row();  // the work may be done and gone after the poll, its row stays
-  const double start = seconds_now();
-  poll();
-  row.exposed_seconds += seconds_now() - start;
+}
+
+bool ProgressEngine::has_outstanding() const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](Progressable* group) { return group->outstanding() != nullptr; });
+}
+
+std::chrono::microseconds ProgressEngine::longest_sleep() const {
+  const bool rings = std::all_of(groups_.begin(), groups_.end(),
+                                 [](Progressable* group) { return group->wakes() || group->outstanding() == nullptr; });
+  return rings ? kSleep : kShortSleep;
+}
+
+ProgressEngine::Driven ProgressEngine::drive_in_background() noexcept {
+  if (has_failed_) return Driven::Failed;
+  try {
+    if (!has_outstanding()) return Driven::Nothing;
+    if (abort().is_set() || ++num_drives_ % kLookEvery == 0) check_abort();
+    return poll() ? Driven::Moved : Driven::Still;
+  } catch (...) {
+    background_error_ = std::current_exception();
+    has_failed_ = true;
+    return Driven::Failed;
+  }
 }
 
 void ProgressEngine::wait(WorkState& work) {
   if (work.done()) return;
-  check_abort();
   const double start = seconds_now();
-  Patience patience(failure_, policy_.timeout_s, start);
+  const std::lock_guard guard(lock_);
+  drive_to_end(work, start);
+}
+
+void ProgressEngine::finish(Progressable& group) {
+  while (const std::shared_ptr<WorkState> work = group.outstanding()) drive_to_end(*work, seconds_now());
+}
+
+void ProgressEngine::close(Progressable& group, const std::string& name, bool drives) {
+  const std::lock_guard guard(lock_);
+  try {
+    if (drives && !abort().is_set()) finish(group);
+  } catch (const std::exception& error) {
+    log_error("while closing group " + name + ": " + error.what());
+  }
+  std::erase(groups_, &group);
+}
+
+void ProgressEngine::drive_to_end(WorkState& work, double start_s) {
+  try {
+    check_abort();
+    drive_until_done(work, start_s);
+  } catch (...) {
+    has_failed_ = true;
+    throw;
+  }
+  work.row().exposed_seconds += seconds_now() - start_s;
+}
+
+void ProgressEngine::drive_until_done(WorkState& work, double start_s) {
+  Patience patience(failure_, policy_.timeout_s, start_s);
   bool recorded = false;
-  Backoff backoff(policy_.oversubscribed);
+  Backoff backoff = new_backoff();
   for (int idle = 0; !work.done();) {
-    if (poll()) {
+    const bool sleeps = backoff.is_time_to_sleep();
+    if (sleeps) doorbell_.prepare();
+    if (poll() || work.done()) {
+      if (sleeps) doorbell_.cancel();
       backoff.reset();
       idle = 0;
       continue;
     }
-    if (work.done()) break;
-    backoff.pause();
-    if (++idle % 64 != 0) continue;
+    if (sleeps) {
+      ++num_sleeps_;
+      num_woken_ += doorbell_.sleep(longest_sleep());
+    } else {
+      backoff.pause();
+    }
+    if (++idle % kLookEvery != 0 && !sleeps) continue;
     check_abort();
     const double now = seconds_now();
-    if (idle == 64) {
+    if (idle == kLookEvery) {
       // The clock is read only when waiting takes longer: from here on it counts.
       patience.restart(now);
       recorder_.wait(work.record(), now);
@@ -86,7 +166,6 @@ void ProgressEngine::wait(WorkState& work) {
     }
   }
   if (recorded) recorder_.end_wait();
-  work.row().exposed_seconds += seconds_now() - start;
 }
 
 }  // namespace sixfold::comm

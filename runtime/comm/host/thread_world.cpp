@@ -44,16 +44,19 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   std::vector<int> everyone(static_cast<size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const auto flight = SharedRegion::anonymous(FlightRecorder::region_bytes(everyone.size()));
+  const auto bells = SharedRegion::anonymous(Doorbells::region_bytes(everyone.size()));
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   const unsigned cores = std::thread::hardware_concurrency();
 
   const auto run_rank = [&](int rank) {
     set_log_rank(rank);
     FlightRecorder recorder(flight, rank, everyone);
-    Failure failure(abort, nullptr, recorder, options.flight_recorder_dir);
+    Doorbells doorbells(bells, rank, everyone);
+    Failure failure(abort, nullptr, recorder, doorbells, options.flight_recorder_dir);
     try {
-      HostWorld world(options, {rank, size, "threads", &failure, &regions, static_cast<unsigned>(size) > cores,
-                                Topology::one_node(size), Topology::one_node(size)});
+      HostWorld world(options,
+                      {rank, size, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores, size,
+                       true, Topology::one_node(size), Topology::one_node(size)});
       run_body(body, world, failure);
     } catch (...) {
       errors[static_cast<size_t>(rank)] = std::current_exception();

@@ -1,9 +1,11 @@
 #include "runtime/comm/mpi/mpi_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <mutex>
 
 #include "runtime/comm/mpi/mpi_types.h"
 #include "runtime/core/log.h"
@@ -19,7 +21,7 @@ class MpiWork final : public WorkState {
     engine.recorder().start(record, start);
   }
 
-  bool done() const override { return done_; }
+  bool done() const override { return done_.load(std::memory_order_acquire); }
   std::string describe() const override { return description_; }
   std::string diagnose() const override { return "MPI does not tell which rank is missing"; }
 
@@ -36,7 +38,7 @@ class MpiWork final : public WorkState {
     const double end = seconds_now();
     engine().recorder().finish(record(), end);
     row().seconds += end - start_;
-    done_ = true;
+    done_.store(true, std::memory_order_release);
     return true;
   }
 
@@ -45,7 +47,7 @@ class MpiWork final : public WorkState {
   double start_;
   std::vector<MPI_Request> requests_;
   std::function<void()> finish_;
-  bool done_ = false;
+  std::atomic<bool> done_{false};  // the rank looks without the lock
 };
 
 namespace {
@@ -147,6 +149,7 @@ MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicato
       communicator_(communicator),
       world_(world),
       blocking_(blocking) {
+  const std::lock_guard guard(engine_.lock());
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
@@ -160,22 +163,17 @@ MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicato
 
 MpiGroup::~MpiGroup() {
   const bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
-  try {
-    while (WorkState* work = outstanding()) {
-      if (failing || engine_.abort().is_set()) break;
-      engine_.wait(*work);
-    }
-  } catch (const CommError& error) {
-    log_error(std::string("while closing a group: ") + error.what());
-  }
-  engine_.remove(*this);
+  engine_.close(*this, key_, !failing);
+  const std::lock_guard guard(engine_.lock());
   MPI_Comm_free(&communicator_);
 }
 
 std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
+  const double start = seconds_now();
+  const std::lock_guard guard(engine_.lock());
   engine_.check_abort();
   if (c.check) {  // of what an operation before this one has brought
-    while (WorkState* before = outstanding()) engine_.wait(*before);
+    engine_.finish(*this);
     const std::string problem = c.check();
     if (!problem.empty())
       engine_.fail(std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + "): " + problem);
@@ -185,7 +183,6 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   ++row.calls;
   row.bytes += operation_bytes(call, element_bytes);
-  const double start = seconds_now();
   const uint64_t record = engine_.recorder().issue(key_name_, RecordedName(c.tag),
                                                    {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
                                                    next_sequence_++, -1, start);
@@ -242,6 +239,7 @@ uint64_t MpiGroup::record(const P2p& transfer, double now_s) {
 }
 
 std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
+  const std::lock_guard guard(engine_.lock());
   engine_.check_abort();
   std::shared_ptr<MpiWork> work;
   for (const P2p& transfer : transfers) {
@@ -276,14 +274,17 @@ bool MpiGroup::poll() {
   return under_way_.size() < before;
 }
 
-WorkState* MpiGroup::outstanding() {
-  return under_way_.empty() ? nullptr : under_way_.front().get();
+std::shared_ptr<WorkState> MpiGroup::outstanding() {
+  return under_way_.empty() ? nullptr : under_way_.front();
 }
 
 std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
   MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
-  if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
+  {
+    const std::lock_guard guard(engine_.lock());
+    check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+    if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
+  }
   return std::make_unique<MpiGroup>(engine_, key_ + "/" + std::to_string(num_splits_++), part, world_, blocking_);
 }
 

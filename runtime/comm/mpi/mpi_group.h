@@ -29,7 +29,8 @@ class MpiGroup final : public GroupBackend, public Progressable {
   std::unique_ptr<GroupBackend> split(int color, int key) override;
 
   bool poll() override;
-  WorkState* outstanding() override;
+  std::shared_ptr<WorkState> outstanding() override;
+  bool wakes() const override { return false; }  // MPI does not say when something has come
 
  private:
   uint64_t record(const P2p& transfer, double now_s);

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "runtime/comm/host/host_world.h"
@@ -30,7 +31,10 @@ class MpiWorld final : public HostWorld {
  protected:
   std::unique_ptr<GroupBackend> open_mpi_group(bool blocking) override {
     MPI_Comm copy = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    {
+      const std::lock_guard guard(engine().lock());
+      check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    }
     const std::string key = "mpi" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
     ++num_groups_;
     return std::make_unique<MpiGroup>(engine(), key, copy, topology(), blocking);
@@ -82,6 +86,7 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
   std::shared_ptr<SharedRegion> abort_region;
   std::unique_ptr<MpiLinks> links;
   std::unique_ptr<FlightRecorder> recorder;
+  std::unique_ptr<Doorbells> doorbells;
   std::unique_ptr<Failure> failure;
   std::unique_ptr<TerminationWatch> watch;
   try {
@@ -94,8 +99,10 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     auto* abort = reinterpret_cast<AbortState*>(abort_region->data());
     recorder = std::make_unique<FlightRecorder>(
         regions.open("flight", FlightRecorder::region_bytes(mates.size()), mates), rank, mates);
+    doorbells = std::make_unique<Doorbells>(regions.open("doorbells", Doorbells::region_bytes(mates.size()), mates),
+                                            rank, mates);
     if (hosts.spans_nodes()) links = std::make_unique<MpiLinks>(hosts, *abort);
-    failure = std::make_unique<Failure>(*abort, links.get(), *recorder, options.flight_recorder_dir);
+    failure = std::make_unique<Failure>(*abort, links.get(), *recorder, *doorbells, options.flight_recorder_dir);
     regions.set_failure(*failure);
     watch = std::make_unique<TerminationWatch>([&] { on_termination(*failure); });
     if (found.topology.spans_nodes() && !options.emulate_links.empty()) {
@@ -108,7 +115,8 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     MPI_Pcontrol(1);
     {
       MpiWorld world(options,
-                     {rank, size, "mpi", failure.get(), &regions, oversubscribed, found.topology, hosts, links.get()});
+                     {rank, size, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed, found.num_on_machine,
+                      provided >= MPI_THREAD_SERIALIZED, found.topology, hosts, links.get()});
       run_body(body, world, *failure);
     }
     recorder->leave(seconds_now());

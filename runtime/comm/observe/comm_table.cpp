@@ -1,5 +1,7 @@
 #include "runtime/comm/observe/comm_table.h"
 
+#include <mutex>
+
 namespace sixfold::comm {
 
 CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend,
@@ -17,6 +19,7 @@ CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm a
 }
 
 std::vector<CommRow> CommTable::rows() const {
+  const std::lock_guard guard(lock_);
   std::vector<CommRow> rows;
   for (const auto& [key, row] : rows_) {
     if (row.calls > 0) rows.push_back(row);
@@ -25,6 +28,7 @@ std::vector<CommRow> CommTable::rows() const {
 }
 
 void CommTable::reset() {
+  const std::lock_guard guard(lock_);
   for (auto& [key, row] : rows_) {
     row.calls = 0;
     row.bytes = row.sent_bytes = 0;

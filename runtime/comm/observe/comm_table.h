@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/comm/host/rank_lock.h"
 #include "runtime/comm/schedule/schedule.h"
 
 namespace sixfold::comm {
@@ -28,18 +29,21 @@ struct CommRow {
   double exposed_seconds = 0;
 };
 
-/// Written by the communicators of one rank, on that rank's thread.
+/// Written by the communicators of one rank, under its lock. Used by the rank's own thread.
 class CommTable {
  public:
-  /// The row, made at first use; it stays where it is as long as the table lives.
+  /// `lock` outlives it.
+  explicit CommTable(RankLock& lock) : lock_(lock) {}
+  /// The row, made at first use; it stays where it is as long as the table lives. Under the lock.
   CommRow& row(const std::string& tag, Primitive primitive, Algorithm algorithm, const std::string& backend,
                int group_size);
-  /// Rows with calls since the last reset, ordered by tag.
+  /// Rows with calls since the last reset, ordered by tag. Takes the lock, as reset() does.
   std::vector<CommRow> rows() const;
   /// Sets all counts to zero.
   void reset();
 
  private:
+  RankLock& lock_;
   std::map<std::tuple<std::string, Primitive, Algorithm, std::string, int>, CommRow> rows_;
 };
 
