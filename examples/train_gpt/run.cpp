@@ -177,7 +177,7 @@ class Run {
     sampling.num_tokens = plan_.options.sample;
     sampling.seed = plan_.options.seed;
     std::string text;
-    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, strategy_.get())) {
+    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, &trainer_.pipeline())) {
       text += static_cast<char>(token);
     }
     return text;
