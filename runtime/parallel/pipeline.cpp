@@ -16,10 +16,11 @@ constexpr int64_t kHeaderLength = kMaxDims + 2;
 
 constexpr int kActivationLane = 0, kGradientLane = 1;
 
-comm::Options options_of(Kind kind) {
+/// What evaluation sends has a tag of its own, so that the bytes of steps can be told.
+comm::Options options_of(Kind kind, bool training) {
   const bool activation = kind == Kind::SendActivation || kind == Kind::RecvActivation;
   comm::Options options;
-  options.tag = activation ? "pp.activation" : "pp.gradient";
+  options.tag = !activation ? "pp.gradient" : training ? "pp.activation" : "pp.activation.eval";
   options.lane = activation ? kActivationLane : kGradientLane;
   return options;
 }
@@ -128,7 +129,7 @@ PipelineRun Pipeline::execute(Job job) {
 
 void Pipeline::forward(const Action& action) {
   const UnitList& units = parts_.chunks[static_cast<size_t>(action.chunk)];
-  const MicroBatch& batch = job_.batches[static_cast<size_t>(action.micro_batch)];
+  const MicroBatch& batch = batch_of(action);
   std::vector<Saved> saved(units.size());
   Tensor x = is_first_part(action.chunk) ? Tensor() : take(activations_, action);
   for (size_t u = 0; u < units.size(); ++u) {
@@ -150,7 +151,7 @@ void Pipeline::forward(const Action& action) {
 /// way: it starts before the weights' gradients of the chunk's first unit.
 bool Pipeline::backward(const Action& action, const Action* next) {
   const UnitList& units = parts_.chunks[static_cast<size_t>(action.chunk)];
-  const MicroBatch& batch = job_.batches[static_cast<size_t>(action.micro_batch)];
+  const MicroBatch& batch = batch_of(action);
   const int m = action.micro_batch;
   std::vector<Saved> saved = take(saved_, action);
   const auto ready = [&](Parameter& parameter) {
@@ -184,8 +185,12 @@ bool Pipeline::backward(const Action& action, const Action* next) {
 
 // ---- Messages ------------------------------------------------------------------------------------------------------
 
+const MicroBatch& Pipeline::batch_of(const Action& action) const {
+  return job_.batches[static_cast<size_t>(action.micro_batch)];
+}
+
 int64_t Pipeline::num_tokens(const Action& action) const {
-  return job_.batches[static_cast<size_t>(action.micro_batch)].tokens.numel();
+  return batch_of(action).tokens.numel();
 }
 
 void Pipeline::start_lanes() {
@@ -210,7 +215,7 @@ void Pipeline::post(Lane& lane) {
   SIXFOLD_CHECK_EQ(first % announced.tokens, 0, to_string(action) + ": rows in proportion to tokens");
   shape[0] = first / announced.tokens;
   lane.tensor = Tensor::empty(shape, DType::F32, parts_.context.memory, Category::Activations);
-  lane.work = parts_.group->recv(lane.tensor, action.peer, options_of(action.kind));
+  lane.work = parts_.group->recv(lane.tensor, action.peer, options_of(action.kind, batch_of(action).training));
   lane.posted = true;
 }
 
@@ -251,7 +256,8 @@ void Pipeline::send_shape(const Action& action, const Tensor& tensor) {
 void Pipeline::send(const Action& action, const Tensor& tensor) {
   if (action.kind == Kind::SendActivation && outputs_.count(action.chunk) == 0) send_shape(action, tensor);
   std::erase_if(sent_, [](Sent& sent) { return sent.work.test(); });
-  sent_.push_back({tensor, parts_.group->send(tensor, action.peer, options_of(action.kind))});
+  sent_.push_back(
+      {tensor, parts_.group->send(tensor, action.peer, options_of(action.kind, batch_of(action).training))});
 }
 
 }  // namespace sixfold::parallel

@@ -2,8 +2,8 @@
 //
 // Transfers go on beside the computations. The next receive of each lane is posted as soon as the one before it has
 // been taken, a send is started when its tensor is there (a gradient before the weights of the chunk's first unit) and
-// waited for at the end. Activations travel on lane 0 ("pp.activation"), gradients on lane 1 ("pp.gradient"); each lane
-// keeps its order, and that is all that check_schedule() asks for.
+// waited for at the end. Activations travel on lane 0 ("pp.activation", those of evaluations "pp.activation.eval"),
+// gradients on lane 1 ("pp.gradient"); each lane keeps its order, and that is all that check_schedule() asks for.
 //
 // A tensor that travels is [R, ...] with R in proportion to the tokens of its micro-batch, which every stage knows. Its
 // other dims are announced once, before the first activation of a chunk ("pp.shape", 72 bytes); gradients have the
@@ -89,6 +89,7 @@ class Pipeline {
 
   bool is_first_part(int chunk) const { return stage_ == 0 && chunk == 0; }
   bool is_last_part(int chunk) const { return has_loss() && chunk == virtual_stages() - 1; }
+  const MicroBatch& batch_of(const Action& action) const;
   int64_t num_tokens(const Action& action) const;
 
   PipelineRun execute(Job job);
