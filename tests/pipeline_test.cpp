@@ -47,22 +47,18 @@ TEST(Pipeline, EveryScheduleIsTheRunOfOneRank) {
 
 TEST(Pipeline, EveryStageOfZeroIsTheRunOfOneRank) {
   for (int zero : {0, 1, 2, 3}) {
-    for (bool deterministic : {false, true}) {
-      PipelineJob job;
-      job.dp = 2;
-      job.num_micro_batches = 4;
-      job.strategy.zero = zero;
-      job.strategy.deterministic = deterministic;
-      const PipelineOutcome reference = run_job(job.on_one_rank())[0];
-      job.pp = 2;
-      expect_right(job, reference);
-      job.kind = kGPipe;
-      job.strategy.overlap = false;
-      expect_right(job, reference);
-      job.kind = kInterleaved;
-      job.virtual_stages = 2;
-      expect_right(job, reference);
-    }
+    PipelineJob job;
+    job.dp = 2;
+    job.num_micro_batches = 4;
+    job.strategy.zero = zero;
+    const PipelineOutcome reference = run_job(job.on_one_rank())[0];
+    job.pp = 2;
+    expect_right(job, reference);
+    job.kind = kInterleaved;
+    job.virtual_stages = 2;
+    job.strategy.deterministic = true;
+    job.strategy.overlap = false;
+    expect_right(job, reference);
   }
   PipelineJob job;
   job.dp = 2;
@@ -101,10 +97,11 @@ std::vector<float> own_token_table(PipelineRig& rig) {
 TEST(Pipeline, TiedWeightsAreBitEqualAfterTwentySteps) {
   for (int zero : {0, 1, 2, 3}) {
     for (int dp : {1, 3}) {
+      if (dp == 1 && zero > 0) continue;  // nothing is sharded there
       PipelineJob job;
       job.pp = 2;
       job.dp = dp;
-      job.num_micro_batches = 3;
+      job.num_micro_batches = 2;
       job.num_steps = 20;
       job.optimizer = train::OptimizerKind::AdamW;
       job.strategy.zero = zero;
