@@ -46,20 +46,18 @@ int64_t Gpt::flops_per_token(int64_t seq_len) const {
 }
 
 Tensor Gpt::next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
-                        parallel::Strategy* strategy) const {
+                        parallel::Pipeline* pipeline) const {
   SIXFOLD_CHECK(!batch.training, "logits come from an evaluation batch");
   SIXFOLD_CHECK_EQ(batch.num_rows(), 1, "rows");
+  const auto logits = [&](const Tensor& x) {
+    const Tensor last_row = x.slice((x.dim(0) - 1) * x.dim(1), {1, x.dim(1)});
+    return head_->logits(context, last_row).slice(0, {config_.vocab_size});
+  };
+  if (pipeline != nullptr) return pipeline->infer(batch, logits, {config_.vocab_size});
   parallel::Saved nothing;
   Tensor x;
   for (parallel::Unit* unit : units()) {
-    if (strategy != nullptr) strategy->before_forward(*unit, 0);
-    if (unit == head_.get()) {
-      const Tensor last_row = x.slice((x.dim(0) - 1) * x.dim(1), {1, x.dim(1)});
-      x = head_->logits(context, last_row).slice(0, {config_.vocab_size});
-    } else {
-      x = unit->forward(context, x, batch, nothing);
-    }
-    if (strategy != nullptr) strategy->after_forward(*unit, 0);
+    x = unit == head_.get() ? logits(x) : unit->forward(context, x, batch, nothing);
   }
   return x;
 }

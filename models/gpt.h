@@ -20,8 +20,8 @@
 #include "models/block.h"
 #include "models/config.h"
 #include "models/ends.h"
+#include "runtime/parallel/pipeline.h"
 #include "runtime/parallel/recompute.h"
-#include "runtime/parallel/strategy.h"
 
 namespace sixfold::models {
 
@@ -44,10 +44,11 @@ class Gpt {
   int64_t flops_per_token(int64_t seq_len) const;
 
   /// Logits [vocab_size] that follow the last token of the one row in `batch`; targets are not looked at, and
-  /// batch.training must be false. `strategy` makes each unit's parameters whole on this rank while it works, so this
-  /// is collective as its before_forward is; nullptr: they are whole.
+  /// batch.training must be false. `pipeline` runs the units, on as many stages as there are, and makes each unit's
+  /// parameters whole while it works: then this is collective over the stages and the strategy's group, with the same
+  /// result on all ranks. nullptr: this rank has them all, whole.
   Tensor next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
-                     parallel::Strategy* strategy = nullptr) const;
+                     parallel::Pipeline* pipeline = nullptr) const;
 
  private:
   GptConfig config_;

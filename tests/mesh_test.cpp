@@ -28,10 +28,16 @@ TEST(Mesh, DataParallelTakesWhatIsLeft) {
   }
 }
 
+TEST(Mesh, StagesAndDataParallelRanksShareTheWorld) {
+  EXPECT_EQ(resolve_mesh({2, 0, 1, 1}, 8).dp, 4);
+  EXPECT_EQ(resolve_mesh({4, 2, 1, 1}, 8).pp, 4);
+  expect_contains(refusal({3, 0, 1, 1}, 8), {"--pp 3", "= 3 does not divide 8"});
+}
+
 TEST(Mesh, RefusalNamesProductFlagsAndAllowedValues) {
   expect_contains(refusal({3, 0, 1, 2}, 8), {"--pp 3", "--dp 0", "--sp 1", "--tp 2", "8 ranks", "= 6",
-                                             "does not divide", "Allowed: --pp 1, --sp 1, --tp 1", "--dp 8"});
-  expect_contains(refusal({1, 3, 1, 1}, 4), {"--dp 3", "4 ranks", "= 3, but must be 4", "--dp 4", "--dp 0"});
+                                             "does not divide", "Allowed: --sp 1, --tp 1", "product is 8"});
+  expect_contains(refusal({1, 3, 1, 1}, 4), {"--dp 3", "4 ranks", "= 3, but must be 4", "product is 4", "--dp 0"});
   expect_contains(refusal({1, 16, 1, 1}, 8), {"--dp 16", "= 16, but must be 8"});
   expect_contains(refusal({1, 2, 1, 1}, 1), {"on 1 rank:", "= 2, but must be 1"});
   expect_contains(refusal({0, 2, 1, 1}, 2), {"--pp 0", "at least 1", "Allowed"});
@@ -40,8 +46,8 @@ TEST(Mesh, RefusalNamesProductFlagsAndAllowedValues) {
 }
 
 TEST(Mesh, AxesThatFitButDoNotExistYetAreRefused) {
-  for (const MeshShape& shape : {MeshShape{2, 0, 1, 1}, MeshShape{1, 2, 2, 1}, MeshShape{1, 0, 1, 4}}) {
-    expect_contains(refusal(shape, 4), {"not available yet", "--dp 4"});
+  for (const MeshShape& shape : {MeshShape{1, 2, 2, 1}, MeshShape{1, 0, 1, 4}}) {
+    expect_contains(refusal(shape, 4), {"not available yet", "product is 4"});
   }
 }
 

@@ -250,14 +250,6 @@ void expect_near(const std::vector<float>& values, const std::vector<double>& ex
   for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance) << "element " << i;
 }
 
-TEST(Actions, OneStageDoesOneMicroBatchAfterTheOther) {
-  using Kind = Action::Kind;
-  const std::vector<Action> expected = {
-      {Kind::Forward, 0}, {Kind::Backward, 0}, {Kind::Forward, 1}, {Kind::Backward, 1}};
-  EXPECT_EQ(single_stage_actions(2), expected);
-  EXPECT_TRUE(single_stage_actions(0).empty());
-}
-
 /// Every test of training runs with DDP and the three stages of ZeRO.
 class TrainerOfStage : public testing::TestWithParam<int> {
  protected:

@@ -53,7 +53,13 @@ void add_training(CLI::App& app, Options& o) {
 void add_parallel(CLI::App& app, Options& o) {
   Group group(app, "Ranks and communication");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
-  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as there are");
+  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as the other axes leave");
+  group.whole("--pp", o.pp, 1, "Pipeline stages, which share out the layers; --micro-batch says what they pass on");
+  group.choice("--pp-schedule", o.pp_schedule, {"gpipe", "1f1b", "interleaved"},
+               "Order of forwards and backwards on a stage");
+  group.whole("--virtual-stages", o.virtual_stages, 0,
+              "Parts of the model on each stage; 0: 2 with interleaved, else 1");
+  group.flag("--show-pipeline", o.show_pipeline, "Draw the schedule of all stages before the first step");
   group.whole("--zero", o.zero, 0,
               "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
   group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");

@@ -34,6 +34,10 @@ struct Options {
   // parallel
   int ranks = 0;
   int dp = 0;
+  int pp = 1;
+  std::string pp_schedule = "1f1b";
+  int virtual_stages = 0;
+  bool show_pipeline = false;
   int zero = 0;
   bool hsdp = false;
   int prefetch = 1;

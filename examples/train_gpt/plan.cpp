@@ -39,19 +39,19 @@ comm::WorldOptions world_options(const Options& options) {
 }
 
 /// Weights, gradients and two moments in f32: bytes a parameter on each rank.
-double bytes_per_parameter(const Options& options, int world_size) {
-  const double shards = options.hsdp ? 1 : world_size;  // a node's number of ranks is not known yet
-  const double whole[] = {16, 8, 4, 0};                 // by stage
+double bytes_per_parameter(const Options& options, int dp_size) {
+  const double shards = options.hsdp ? 1 : dp_size;  // a node's number of ranks is not known yet
+  const double whole[] = {16, 8, 4, 0};              // by stage
   return whole[options.zero] + (16 - whole[options.zero]) / shards;
 }
 
 /// Of all ranks on this machine: roughly, but known before anything is made.
-void check_model_memory(const Options& options, int world_size) {
+void check_model_memory(const Options& options, const parallel::MeshShape& mesh) {
   const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
   const double parameters =
       layers * dim * (12 * dim + 13) + dim * (train::kNumByteTokens + static_cast<double>(options.seq_len));
   examples::check_memory("--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
-                         bytes_per_parameter(options, world_size) * parameters * std::max(1, options.ranks));
+                         bytes_per_parameter(options, mesh.dp) * parameters / mesh.pp * std::max(1, options.ranks));
 }
 
 parallel::StrategyOptions strategy_options(const Options& options) {
@@ -71,6 +71,28 @@ std::optional<comm::Topology> planned_topology(const Options& options, int world
   if (!options.topology.empty()) return comm::Topology::parse(options.topology, world_size);
   const bool one_host = options.ranks > 0 || read_environment().launcher_local_size.value_or(1) == world_size;
   return one_host ? std::optional(comm::Topology::one_node(world_size)) : std::nullopt;
+}
+
+/// The strategy's group on every stage, on nodes that are known.
+void check_dp_groups(const parallel::StrategyOptions& strategy, const parallel::MeshShape& mesh,
+                     const comm::Topology& topology) {
+  for (int stage = 0; stage < mesh.pp; ++stage) {
+    std::vector<int> ranks;
+    for (int dp = 0; dp < mesh.dp; ++dp) ranks.push_back(parallel::mesh_rank(mesh, {stage, dp, 0, 0}));
+    parallel::check_strategy(strategy, topology.group(ranks));
+  }
+}
+
+parallel::PipelineShape pipeline_shape(const Options& options, int num_micro_batches) {
+  parallel::PipelineShape pipeline;
+  pipeline.kind = parallel::parse_pipeline_kind(options.pp_schedule);
+  pipeline.num_stages = options.pp;
+  pipeline.num_micro_batches = num_micro_batches;
+  const bool interleaved = pipeline.kind == parallel::PipelineKind::Interleaved;
+  pipeline.virtual_stages = options.virtual_stages > 0 ? options.virtual_stages : interleaved ? 2 : 1;
+  parallel::check_pipeline_shape(pipeline);
+  parallel::split_layers(options.layers, options.pp, pipeline.virtual_stages);
+  return pipeline;
 }
 
 models::GptConfig model_config(const Options& options) {
@@ -134,16 +156,22 @@ Plan make_plan(const Options& options) {
   Plan plan;
   plan.options = options;
   plan.world = world_options(options);
+  plan.mesh.pp = options.pp;
   plan.mesh.dp = options.dp;
   plan.mesh = parallel::resolve_mesh(plan.mesh, comm::planned_world_size(plan.world));
   const int world_size = comm::planned_world_size(plan.world);
-  check_model_memory(options, world_size);
+  check_model_memory(options, plan.mesh);
   plan.model = model_config(options);
   plan.strategy = strategy_options(options);
-  if (const auto topology = planned_topology(options, world_size)) parallel::check_strategy(plan.strategy, *topology);
+  if (const auto topology = planned_topology(options, world_size)) {
+    check_dp_groups(plan.strategy, plan.mesh, *topology);
+  }
   plan.optimizer.kind = train::parse_optimizer(options.optimizer);
   plan.optimizer.weight_decay = options.weight_decay;
   plan.trainer = trainer_options(options, plan.mesh.dp);
+  plan.pipeline = pipeline_shape(options, plan.trainer.share.num_micro_batches());
+  plan.trainer.pp_schedule = plan.pipeline.kind;
+  plan.trainer.virtual_stages = plan.pipeline.virtual_stages;
   plan.num_cores = usable_cores();
   plan.ranks_on_host = count_ranks_on_host(options);
   const int threads_by_default =

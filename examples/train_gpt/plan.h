@@ -6,6 +6,7 @@
 #include "models/config.h"
 #include "runtime/comm/world.h"
 #include "runtime/parallel/mesh.h"
+#include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/parallel/strategy.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/trainer.h"
@@ -16,6 +17,7 @@ struct Plan {
   Options options;
   comm::WorldOptions world;
   parallel::MeshShape mesh;
+  parallel::PipelineShape pipeline;  // of a step
   models::GptConfig model;
   parallel::StrategyOptions strategy;
   train::OptimizerOptions optimizer;

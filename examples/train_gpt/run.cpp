@@ -11,9 +11,11 @@
 #include "models/gpt.h"
 #include "models/sample.h"
 #include "runtime/core/env.h"
+#include "runtime/core/log.h"
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/init.h"
-#include "runtime/parallel/strategy.h"
+#include "runtime/parallel/pipeline_check.h"
+#include "runtime/parallel/stage_strategy.h"
 #include "runtime/train/console.h"
 #include "runtime/train/report.h"
 #include "runtime/train/scalar_sum.h"
@@ -41,10 +43,11 @@ class Run {
         mesh_(world.group(), plan.mesh),
         model_(plan.model),
         units_(model_.units()),
-        strategy_(parallel::make_strategy(units_, world.memory(), mesh_.dp_group(), plan.strategy)),
-        optimizer_(train::make_optimizer(plan.optimizer, strategy_->state_elements(), world.memory())),
+        stage_(units_, mesh_.coordinates().pp, plan.mesh.pp, plan.pipeline.virtual_stages),
+        strategy_(stage_, world.memory(), mesh_.pp_group(), mesh_.dp_group(), plan.strategy),
+        optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), world.memory())),
         order_(train_windows_.count(), plan.options.global_batch, plan.options.seed, !plan.options.no_shuffle),
-        trainer_({world, mesh_.dp_group(), units_, *strategy_, *optimizer_, context_}, trainer_options(),
+        trainer_({world, mesh_.dp_group(), units_, strategy_, *optimizer_, context_, pp_group()}, trainer_options(),
                  [this](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
                    train_windows_.copy(order_.window(step, row), tokens, targets);
                  }),
@@ -53,13 +56,13 @@ class Run {
   void run() {
     const Options& options = plan_.options;
     if (prints()) print_start();
+    if (is_first()) announce_pipeline();
     if (!options.quiet || !options.log.empty()) measure_gemm();
     world_.comm_table().reset();  // the table is about training, not about how ranks met
-    strategy_->load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
+    strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
-      dump_ =
-          std::make_unique<Dump>(options.dump, model_.parameters_by_name(), *strategy_, world_.memory(), is_first());
+      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, world_.memory(), is_first());
     }
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
@@ -68,6 +71,9 @@ class Run {
  private:
   bool is_first() const { return world_.rank() == 0; }
   bool prints() const { return is_first() && !plan_.options.quiet; }
+
+  // nullptr where one stage has the whole model: then nothing need be communicated in that group.
+  comm::Communicator* pp_group() { return plan_.mesh.pp > 1 ? &mesh_.pp_group() : nullptr; }
 
   train::TrainerOptions trainer_options() {
     train::TrainerOptions options = plan_.trainer;
@@ -89,6 +95,21 @@ class Run {
     console_.line(text);
   }
 
+  void announce_pipeline() {
+    const parallel::PipelineShape& pipeline = plan_.pipeline;
+    if (plan_.options.show_pipeline) {
+      console_.line(parallel::draw_schedule(pipeline, parallel::pipeline_schedule(pipeline)));
+    }
+    if (plan_.strategy.zero >= 2 && pipeline.num_stages > 1 && pipeline.num_micro_batches > 1 && plan_.mesh.dp > 1) {
+      const std::string m = std::to_string(pipeline.num_micro_batches);
+      log_warn("--zero " + std::to_string(plan_.strategy.zero) + " with --pp " + std::to_string(pipeline.num_stages) +
+               ": each of the " + m + " micro-batches of a step " +
+               (plan_.strategy.zero == 3 ? "gathers the parameters twice and reduces the gradients, "
+                                         : "reduces the gradients, ") +
+               m + " times the bytes of one; --zero 1 communicates once a step");
+    }
+  }
+
   // All ranks at once, since that is how they train; in a Memory of its own, so that peaks are those of training.
   void measure_gemm() {
     Memory scratch;
@@ -107,6 +128,8 @@ class Run {
     if (step > 1 || plan_.options.steps == 1) {  // the first step touches fresh memory and may write the dump
       seconds_ += result.seconds;
       num_tokens_ += result.num_tokens;
+      compute_seconds_ += result.compute_seconds;
+      pipeline_seconds_ += result.pipeline_seconds;
     }
     if (log_) log_->step(result);
     if (prints()) console_.step(result);
@@ -133,7 +156,7 @@ class Run {
   void finish() {
     const Options& options = plan_.options;
     const double steps = static_cast<double>(std::max<int64_t>(options.steps - 1, 1));
-    strategy_->settle();  // before its bytes are read
+    strategy_.settle();  // before its bytes are read
     summary_.num_steps = trainer_.num_steps();
     summary_.num_skipped = trainer_.num_skipped();
     summary_.num_ranks = world_.size();
@@ -144,11 +167,12 @@ class Run {
     summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
     summary_.comm = world_.comm_table().rows();
     summarize_strategy();
+    summarize_pipeline();
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
     // and after training is nearer to what this one can do.
     if (!options.quiet || !options.log.empty()) measure_gemm();
-    summary_.weights_hash = parallel::hash_weights(units_, *strategy_, {}, world_.memory());
-    summary_.state_hash = parallel::hash_weights(units_, *strategy_, optimizer_->moments(), world_.memory());
+    summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, world_.memory());
+    summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), world_.memory());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
     const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
@@ -163,13 +187,28 @@ class Run {
     shape.num_nodes = mesh_.dp_group().topology().num_nodes();
     shape.num_micro_batches = plan_.trainer.share.num_micro_batches();
     summary_.strategy = parallel::strategy_name(plan_.strategy);
-    summary_.traffic =
-        train::traffic_rows(summary_.comm, parallel::predicted_traffic(units_, shape), trainer_.num_steps());
+    std::vector<parallel::TagTraffic> predicted = parallel::predicted_traffic(stage_, shape);
+    const int64_t tokens = plan_.trainer.share.micro_batch * plan_.model.seq_len;
+    for (const parallel::TagTraffic& traffic :
+         parallel::predicted_pipeline_traffic(plan_.pipeline, stage_, tokens * plan_.model.dim)) {
+      predicted.push_back(traffic);
+    }
+    summary_.traffic = train::traffic_rows(summary_.comm, predicted, trainer_.num_steps());
     summary_.memory = train::memory_rows(
-        world_.memory(), parallel::predicted_memory(units_, shape, train::moments_per_element(plan_.optimizer.kind),
+        world_.memory(), parallel::predicted_memory(stage_, shape, train::moments_per_element(plan_.optimizer.kind),
                                                     mesh_.dp_group().rank()));
     world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
     summary_.resident_bytes = process_resident_bytes();
+  }
+
+  // The bubble over all stages of this rank's pipeline.
+  void summarize_pipeline() {
+    if (pp_group() == nullptr) return;
+    const double compute = train::sum_over_ranks(*pp_group(), compute_seconds_, "summary");
+    const double total = train::sum_over_ranks(*pp_group(), pipeline_seconds_, "summary");
+    train::PipelineSummary& pipeline = summary_.pipeline.emplace();
+    pipeline.shape = plan_.pipeline;
+    pipeline.bubble = total > 0 ? 1 - compute / total : 0;
   }
 
   std::string generate() {
@@ -177,7 +216,7 @@ class Run {
     sampling.num_tokens = plan_.options.sample;
     sampling.seed = plan_.options.seed;
     std::string text;
-    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, strategy_.get())) {
+    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, &trainer_.pipeline())) {
       text += static_cast<char>(token);
     }
     return text;
@@ -193,6 +232,10 @@ class Run {
     }
     std::cout << "\n";
     train::print_memory_table(std::cout, summary_);
+    if (summary_.pipeline) {
+      std::cout << "\n";
+      train::print_pipeline(std::cout, *summary_.pipeline);
+    }
     std::cout << "\n";
     train::print_speed(std::cout, summary_);
     if (summary_.num_skipped > 0) {
@@ -208,7 +251,8 @@ class Run {
   parallel::Mesh mesh_;
   models::Gpt model_;
   const parallel::UnitList units_;
-  std::unique_ptr<parallel::Strategy> strategy_;
+  const parallel::StageUnits stage_;
+  parallel::StageStrategy strategy_;
   std::unique_ptr<train::Optimizer> optimizer_;
   const train::BatchOrder order_;
   train::Trainer trainer_;
@@ -217,7 +261,8 @@ class Run {
   std::unique_ptr<Dump> dump_;           // with --dump
   train::RunSummary summary_;
   double seconds_ = 0;      // of the steps that speed is taken from
-  int64_t num_tokens_ = 0;  // in these
+  int64_t num_tokens_ = 0;  // in these, as the next
+  double compute_seconds_ = 0, pipeline_seconds_ = 0;
 };
 
 }  // namespace

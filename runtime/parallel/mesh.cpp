@@ -26,8 +26,8 @@ MeshShape resolve_mesh(const MeshShape& requested, int world_size) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError("--pp " + std::to_string(requested.pp) + " --dp " + std::to_string(requested.dp) + " --sp " +
                       std::to_string(requested.sp) + " --tp " + std::to_string(requested.tp) + " on " + ranks + ": " +
-                      why + ". Allowed: --pp 1, --sp 1, --tp 1 (more is not available yet), --dp " +
-                      std::to_string(world_size) + ", or --dp 0 for what the other axes leave");
+                      why + ". Allowed: --sp 1, --tp 1 (more is not available yet), --pp and --dp whose product is " +
+                      std::to_string(world_size) + "; --dp 0 for what the other axes leave");
   };
 
   if (shape.pp < 1 || shape.sp < 1 || shape.tp < 1) refuse("--pp, --sp and --tp count ranks and are at least 1");
@@ -42,7 +42,7 @@ MeshShape resolve_mesh(const MeshShape& requested, int world_size) {
   if (others * shape.dp != world_size) {
     refuse("pp x dp x sp x tp = " + product_text(others * shape.dp) + ", but must be " + std::to_string(world_size));
   }
-  if (others > 1) refuse("pipeline, sequence and tensor parallelism are not available yet");
+  if (1.0 * shape.sp * shape.tp > 1) refuse("sequence and tensor parallelism are not available yet");
   return shape;
 }
 

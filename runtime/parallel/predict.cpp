@@ -172,4 +172,58 @@ MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& sh
   return {parameters * kF32, gradients * kF32, updated * moments_per_element * kF32};
 }
 
+// ---- Stages --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// What the strategy of a part sees of a step.
+StrategyShape shape_of_part(const StageUnits::Part& part, const StrategyShape& shape) {
+  StrategyShape of_part = shape;
+  if (part.tied) of_part.num_micro_batches = 1;
+  return of_part;
+}
+
+}  // namespace
+
+std::vector<TagTraffic> predicted_traffic(const StageUnits& stage, const StrategyShape& shape) {
+  std::vector<TagTraffic> sum;
+  for (const StageUnits::Part& part : stage.parts()) {
+    for (const TagTraffic& traffic : predicted_traffic(part.units, shape_of_part(part, shape))) {
+      const auto same = std::find_if(sum.begin(), sum.end(), [&](auto& other) { return other.tag == traffic.tag; });
+      if (same == sum.end()) {
+        sum.push_back(traffic);
+      } else {
+        same->payload_bytes += traffic.payload_bytes;
+        same->padding_bytes += traffic.padding_bytes;
+      }
+    }
+  }
+  return sum;
+}
+
+std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline, const StageUnits& stage,
+                                                   int64_t activation_elements) {
+  if (pipeline.num_stages == 1) return {};
+  const double bytes = static_cast<double>(activation_elements * kF32 * pipeline.num_micro_batches);
+  const bool has_first = stage.stage() == 0, has_last = stage.stage() == pipeline.num_stages - 1;
+  int64_t tied = 0;
+  for (const Parameter* parameter : stage.tied()) tied += parameter->frozen ? 0 : numel(parameter->local_shape());
+  return {{"pp.activation", bytes * (pipeline.virtual_stages - (has_last ? 1 : 0)), 0},
+          {"pp.gradient", bytes * (pipeline.virtual_stages - (has_first ? 1 : 0)), 0},
+          {"pp.tied", static_cast<double>(tied * kF32), 0}};
+}
+
+MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, int moments_per_element,
+                                  int rank) {
+  MemoryPrediction sum;
+  for (const StageUnits::Part& part : stage.parts()) {
+    const MemoryPrediction of_part =
+        predicted_memory(part.units, shape_of_part(part, shape), moments_per_element, rank);
+    sum.parameters += of_part.parameters;
+    sum.gradients += of_part.gradients;
+    sum.optimizer += of_part.optimizer;
+  }
+  return sum;
+}
+
 }  // namespace sixfold::parallel

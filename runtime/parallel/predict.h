@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/parallel/pipeline_schedule.h"
+#include "runtime/parallel/stage_units.h"
 #include "runtime/parallel/strategy.h"
 
 namespace sixfold::parallel {
@@ -27,6 +29,13 @@ struct TagTraffic {
 /// One a tag of gradients and parameters; none on one rank.
 std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyShape& shape);
 
+/// The same for the strategies of a stage (stage_strategy.h): the sum over its parts, tied weights once a step.
+std::vector<TagTraffic> predicted_traffic(const StageUnits& stage, const StrategyShape& shape);
+/// What a stage sends to other stages in a step: "pp.activation" and "pp.gradient", `activation_elements` (B T C) f32 a
+/// micro-batch and boundary between chunks, and "pp.tied". None with one stage.
+std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline, const StageUnits& stage,
+                                                   int64_t activation_elements);
+
 /// Peak bytes of a rank, padding included. With P, G, N and R as in strategy.h:
 ///
 ///   DDP      parameters P                                 gradients G (deterministic: 2 G)
@@ -41,6 +50,10 @@ struct MemoryPrediction {
   int64_t parameters = 0, gradients = 0, optimizer = 0;
 };
 MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
+                                  int rank = 0);
+/// The same for the strategies of a stage: the sum over its parts, at most (with several chunks and ZeRO-3, the units
+/// of only one are whole at a time).
+MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, int moments_per_element,
                                   int rank = 0);
 
 }  // namespace sixfold::parallel

@@ -49,6 +49,7 @@ struct UpdateSegment {
   Tensor grad;   // [n], summed over the global batch
   bool decay = false;
   int64_t state_offset = 0;  // where this segment's optimizer state starts, in elements of state_elements()
+  bool in_norm = true;       // false: a copy, which another rank has in the norm
 };
 
 struct StrategyOptions {

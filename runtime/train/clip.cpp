@@ -7,9 +7,10 @@
 namespace sixfold::train {
 
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order) {
+                               comm::Communicator* group, NormOrder order, comm::Communicator* pp_group) {
   ExactSum sum;
   for (const parallel::UpdateSegment& segment : segments) {
+    if (!segment.in_norm) continue;
     if (order == NormOrder::Segments) {
       sum.add(kernels::sum_of_squares(context, segment.grad));
       continue;
@@ -20,6 +21,7 @@ double gradient_sum_of_squares(kernels::Context& context, const std::vector<para
     }
   }
   if (group != nullptr) sum.all_reduce(*group, "dp.norm");
+  if (pp_group != nullptr) sum.all_reduce(*pp_group, "pp.norm");
   return sum.value();
 }
 

@@ -17,10 +17,11 @@ enum class NormOrder : uint8_t {
   Segments,  // each segment in double: depends on how gradients are cut into segments, not on threads or algorithms
   None,      // the square of each element added without rounding: the same bits however gradients are cut; slower
 };
-/// Over the segments of all ranks of `group` (tag "dp.norm"; nullptr: of this rank alone), the same on all of them. Not
-/// finite exactly when an element on any rank is not (squares of f32 fit a double). Collective over `group`.
+/// Over the segments of all ranks of `group` (tag "dp.norm"; nullptr: of this rank alone) and of all stages of
+/// `pp_group` ("pp.norm"; nullptr: one), the same on all of them. A segment that is a copy does not count. Not finite
+/// exactly when an element on any rank is not (squares of f32 fit a double). Collective over both groups.
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order);
+                               comm::Communicator* group, NormOrder order, comm::Communicator* pp_group = nullptr);
 
 struct Clip {
   double norm = 0;     // before clipping

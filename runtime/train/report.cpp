@@ -116,6 +116,14 @@ void print_memory_table(std::ostream& out, const RunSummary& summary) {
   print_columns(out, rows, 1);
 }
 
+void print_pipeline(std::ostream& out, const PipelineSummary& pipeline) {
+  const parallel::PipelineShape& shape = pipeline.shape;
+  out << "pipeline: " << parallel::pipeline_kind_name(shape.kind) << ", " << shape.num_stages << " stages x "
+      << shape.virtual_stages << (shape.virtual_stages == 1 ? " part, " : " parts, ") << shape.num_micro_batches
+      << " micro-batches; bubble " << percent(pipeline.bubble) << ", by the formula "
+      << percent(parallel::bubble_formula(shape)) << "\n";
+}
+
 void print_speed(std::ostream& out, const RunSummary& summary) {
   const double gflops = summary.tokens_per_second * summary.flops_per_token / 1e9;
   out << "speed: " << fixed(summary.tokens_per_second, 0) << " tokens/s, " << fixed(summary.step_seconds * 1e3, 1)

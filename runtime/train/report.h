@@ -9,6 +9,7 @@
 
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/core/memory.h"
+#include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/parallel/predict.h"
 
 namespace sixfold::train {
@@ -36,6 +37,13 @@ struct Evaluation {
   double loss = 0;   // nats per token
 };
 
+/// A run on several stages.
+struct PipelineSummary {
+  parallel::PipelineShape shape;
+  double bubble = 0;  // measured: the share of the stages' time, from first to last action, outside forwards and
+                      // backwards; what strategies wait for within these counts as work
+};
+
 /// Of one rank, where it says nothing else.
 struct RunSummary {
   int64_t num_steps = 0;
@@ -54,6 +62,7 @@ struct RunSummary {
   std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
+  std::optional<PipelineSummary> pipeline;  // with several stages
   size_t resident_bytes = 0;  // of the process after training, which is all ranks where they are threads; 0: not known
 
   /// Share of the measured GEMM rate that training reached.
@@ -71,6 +80,8 @@ void print_comm_table(std::ostream& out, const RunSummary& summary);
 void print_traffic_table(std::ostream& out, const RunSummary& summary);
 /// Peak and predicted MB by category, and of the process.
 void print_memory_table(std::ostream& out, const RunSummary& summary);
+/// One line: the schedule and its bubble, measured and by the formula.
+void print_pipeline(std::ostream& out, const PipelineSummary& pipeline);
 /// Speed: tokens/s, step time, FLOP rate beside the GEMM rate.
 void print_speed(std::ostream& out, const RunSummary& summary);
 

@@ -62,6 +62,17 @@ Json memory_rows(const RunSummary& summary) {
   return rows;
 }
 
+Json pipeline(const RunSummary& summary) {
+  if (!summary.pipeline) return nullptr;
+  const parallel::PipelineShape& shape = summary.pipeline->shape;
+  return {{"schedule", parallel::pipeline_kind_name(shape.kind)},
+          {"stages", shape.num_stages},
+          {"virtual_stages", shape.virtual_stages},
+          {"micro_batches", shape.num_micro_batches},
+          {"bubble", summary.pipeline->bubble},
+          {"bubble_formula", parallel::bubble_formula(shape)}};
+}
+
 Json evaluations(const RunSummary& summary) {
   Json rows = Json::array();
   for (const Evaluation& evaluation : summary.evaluations) {
@@ -106,6 +117,7 @@ void StepLog::summary(const RunSummary& summary) {
                        {"comm", comm_rows(summary)},
                        {"traffic", traffic_rows(summary)},
                        {"memory", memory_rows(summary)},
+                       {"pipeline", pipeline(summary)},
                        {"resident_bytes", summary.resident_bytes}};
   line(Json{{"summary", object}}.dump());
 }

@@ -8,10 +8,12 @@
 //                "comm":[{"tag","primitive","algorithm","backend","group_size","calls_per_step","bytes_per_step",
 //                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step"}],
 //                "traffic":[{"tag","sent_bytes_per_step","predicted_bytes_per_step","padding_bytes_per_step"}],
-//                "memory":[{"category","peak_bytes","predicted_bytes"}],"resident_bytes"}}
+//                "memory":[{"category","peak_bytes","predicted_bytes"}],
+//                "pipeline":{"schedule","stages","virtual_stages","micro_batches","bubble","bubble_formula"},
+//                "resident_bytes"}}
 //
-// Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, or not known. The hash is a
-// string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
+// Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, not known, or (pipeline) one
+// stage. The hash is a string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
 #pragma once
 
 #include <filesystem>

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "runtime/parallel/check_replicas.h"
+#include "runtime/parallel/stage_units.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {
@@ -29,30 +30,31 @@ int64_t num_valid(const parallel::MicroBatch& batch) {
 
 }  // namespace
 
-std::vector<Action> single_stage_actions(int num_micro_batches) {
-  std::vector<Action> actions;
-  for (int m = 0; m < num_micro_batches; ++m) {
-    actions.push_back({Action::Kind::Forward, m});
-    actions.push_back({Action::Kind::Backward, m});
-  }
-  return actions;
+/// The stage of this rank, all of the model where there is one.
+std::vector<parallel::UnitList> chunks_of(const TrainerParts& parts, int virtual_stages) {
+  const int num_stages = parts.pp_group == nullptr ? 1 : parts.pp_group->size();
+  const int stage = parts.pp_group == nullptr ? 0 : parts.pp_group->rank();
+  return parallel::stage_chunks(parts.units, stage, num_stages, virtual_stages);
 }
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill_row)
-    : parts_(std::move(parts)), options_(options), fill_row_(std::move(fill_row)) {
+    : parts_(std::move(parts)),
+      options_(options),
+      fill_row_(std::move(fill_row)),
+      pipeline_({parts_.pp_group, chunks_of(parts_, options.virtual_stages), parts_.strategy, parts_.context,
+                 [this] { poll(); }}) {
   check_batch_share(options_.share);
   if (parts_.world.size() > 1) parts_.context.between = [this] { poll(); };
   const int num_micro_batches = options_.share.num_micro_batches();
   const auto rows = static_cast<size_t>(options_.share.micro_batch);
   const Shape shape{options_.share.micro_batch * options_.seq_len};
-  actions_ = single_stage_actions(num_micro_batches);
+  actions_ = parallel::pipeline_schedule(pipeline_shape(num_micro_batches))[static_cast<size_t>(pipeline_.stage())];
   for (int m = 0; m < num_micro_batches; ++m) {
     parallel::MicroBatch& batch = batches_.emplace_back();
     batch.tokens = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
     batch.targets = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
     batch.sample_index.resize(rows);
     batch.seq_len = options_.seq_len;
-    saved_.emplace_back(parts_.units.size());
   }
 }
 
@@ -76,23 +78,17 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   comm::Work tokens_work = parts_.batch_group.all_reduce(tokens_buf, tokens_buf, ReduceOp::Sum, {.tag = "dp.tokens"});
 
   parts_.strategy.begin_step(num_micro_batches);
-  double loss_of_rank = 0;
-  int num_forwards = 0;
+  const parallel::PipelineRun run = pipeline_.run(actions_, batches_, [&] {
+    tokens_work.wait();
+    // A batch without a single valid token has no loss and no gradient.
+    return result.num_tokens > 0 ? 1.0f / static_cast<float>(result.num_tokens) : 0.0f;
+  });
   ScalarSum loss_sum;
-  for (const Action& action : actions_) {
-    if (action.kind == Action::Kind::Forward) {
-      loss_of_rank += forward(action.micro_batch);
-      if (++num_forwards == num_micro_batches) loss_sum.start(parts_.batch_group, loss_of_rank, "dp.loss");
-    } else {
-      tokens_work.wait();
-      // A batch without a single valid token has no loss and no gradient.
-      backward(action.micro_batch, result.num_tokens > 0 ? 1.0f / static_cast<float>(result.num_tokens) : 0.0f);
-    }
-  }
+  if (pipeline_.has_loss()) loss_sum.start(parts_.batch_group, run.loss, "dp.loss");
 
   const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  const double sum_of_squares =
-      gradient_sum_of_squares(parts_.context, segments, parts_.strategy.shard_group(), options_.norm_order);
+  const double sum_of_squares = gradient_sum_of_squares(parts_.context, segments, parts_.strategy.shard_group(),
+                                                        options_.norm_order, parts_.pp_group);
   const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
   if (after_gradients) after_gradients(result.step);
   if (clip.finite) {
@@ -106,12 +102,16 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
     parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.context.memory, num_steps_);
   }
 
-  result.loss = loss_sum.wait() / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
+  tokens_work.wait();
+  const double loss = sum_over_stages(pipeline_.has_loss() ? loss_sum.wait() : 0, "pp.loss");
+  result.loss = loss / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
   result.grad_norm = clip.norm;
   result.skipped = !clip.finite;
   const CommSeconds comm_after = comm_seconds(parts_.world.comm_table());
   result.comm_seconds = comm_after.total - comm_before.total;
   result.exposed_seconds = comm_after.exposed - comm_before.exposed;
+  result.compute_seconds = run.compute_seconds;
+  result.pipeline_seconds = run.seconds;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -119,17 +119,20 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
 double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
   // As many micro-batches on every rank, so that a strategy may communicate in its hooks.
   const int64_t rows_at_once = options_.share.micro_batch * options_.share.dp_size;
-  const auto num_micro_batches = static_cast<int>((num_rows + rows_at_once - 1) / rows_at_once);
-  parallel::MicroBatch& batch = batches_.front();
-  batch.training = false;
+  const auto num_micro_batches = static_cast<size_t>((num_rows + rows_at_once - 1) / rows_at_once);
   double loss_of_rank = 0, tokens_of_rank = 0;
-  for (int m = 0; m < num_micro_batches; ++m) {
-    load(batch, fill_row, 0, m, num_rows);
-    tokens_of_rank += static_cast<double>(num_valid(batch));
-    loss_of_rank += forward(0);
+  for (size_t first = 0; first < num_micro_batches; first += batches_.size()) {
+    const size_t count = std::min(batches_.size(), num_micro_batches - first);
+    for (size_t i = 0; i < count; ++i) {
+      load(batches_[i], fill_row, 0, static_cast<int>(first + i), num_rows);
+      batches_[i].training = false;
+      tokens_of_rank += static_cast<double>(num_valid(batches_[i]));
+    }
+    const auto schedule = parallel::forward_schedule(pipeline_shape(static_cast<int>(count)));
+    loss_of_rank += pipeline_.run(schedule[static_cast<size_t>(pipeline_.stage())], batches_, nullptr).loss;
   }
-  batch.training = true;
-  const double loss = sum_over_ranks(parts_.batch_group, loss_of_rank, "dp.eval");
+  for (parallel::MicroBatch& batch : batches_) batch.training = true;
+  const double loss = sum_over_stages(sum_over_ranks(parts_.batch_group, loss_of_rank, "dp.eval"), "pp.loss");
   const double tokens = sum_over_ranks(parts_.batch_group, tokens_of_rank, "dp.eval");
   return loss / std::max(tokens, 1.0);
 }
@@ -153,36 +156,12 @@ void Trainer::load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t
   }
 }
 
-/// Returns the sum of the losses of the micro-batch's valid tokens.
-double Trainer::forward(int index) {
-  const auto m = static_cast<size_t>(index);
-  Tensor x;
-  for (size_t u = 0; u < parts_.units.size(); ++u) {
-    parts_.strategy.before_forward(*parts_.units[u], index);
-    x = parts_.units[u]->forward(parts_.context, x, batches_[m], saved_[m][u]);
-    parts_.strategy.after_forward(*parts_.units[u], index);
-    poll();
-  }
-  return static_cast<double>(x.data<float>()[0]);
+parallel::PipelineShape Trainer::pipeline_shape(int num_micro_batches) const {
+  return {options_.pp_schedule, pipeline_.num_stages(), num_micro_batches, options_.virtual_stages};
 }
 
-void Trainer::backward(int index, float loss_scale) {
-  const auto m = static_cast<size_t>(index);
-  const auto ready = [&](parallel::Parameter& parameter) {
-    parts_.strategy.gradient_ready(parameter, index);
-    poll();
-  };
-  Tensor dy = Tensor::empty({1}, DType::F32, parts_.context.memory, Category::Activations);
-  dy.data<float>()[0] = loss_scale;
-  for (size_t u = parts_.units.size(); u-- > 0;) {
-    parallel::Unit& unit = *parts_.units[u];
-    parts_.strategy.before_backward(unit, index);
-    dy = unit.backward_input(parts_.context, dy, batches_[m], saved_[m][u]);
-    poll();
-    unit.backward_weights(parts_.context, batches_[m], saved_[m][u], ready);
-    parts_.strategy.after_backward(unit, index);
-    poll();
-  }
+double Trainer::sum_over_stages(double value, const std::string& tag) {
+  return parts_.pp_group == nullptr ? value : sum_over_ranks(*parts_.pp_group, value, tag);
 }
 
 /// Lets outstanding communication go on. The time it takes counts as exposed.
