@@ -53,7 +53,11 @@ void add_training(CLI::App& app, Options& o) {
 void add_parallel(CLI::App& app, Options& o) {
   Group group(app, "Ranks and communication");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
-  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as there are");
+  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as --tp and --sp leave");
+  group.whole("--tp", o.tp, 1, "Ranks that share out each layer (Megatron's tensor parallelism)");
+  group.choice("--sequence-parallel", o.sequence_parallel, {"none", "megatron"},
+               "Between layers, --tp ranks share out positions, too");
+  group.whole("--sp", o.sp, 1, "Ranks that share out the positions of each row (Ulysses)");
   group.whole("--zero", o.zero, 0,
               "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
   group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");

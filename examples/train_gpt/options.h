@@ -34,6 +34,9 @@ struct Options {
   // parallel
   int ranks = 0;
   int dp = 0;
+  int tp = 1;
+  std::string sequence_parallel = "none";
+  int sp = 1;
   int zero = 0;
   bool hsdp = false;
   int prefetch = 1;

@@ -7,6 +7,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/parallel/mesh.h"
 #include "runtime/parallel/strategy.h"
+#include "runtime/parallel/tp_layers.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/trainer.h"
 
@@ -17,9 +18,10 @@ struct Plan {
   comm::WorldOptions world;
   parallel::MeshShape mesh;
   models::GptConfig model;
+  parallel::TpOptions tp;
   parallel::StrategyOptions strategy;
   train::OptimizerOptions optimizer;
-  train::TrainerOptions trainer;  // share.dp_rank is each rank's own
+  train::TrainerOptions trainer;  // share.dp_rank and sequence_part are each rank's own
   int num_threads = 1;            // of a rank's kernels
   int num_cores = 1;              // that this process may run on
   int ranks_on_host = 1;          // that share them

@@ -7,9 +7,11 @@
 namespace sixfold::train {
 
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order) {
+                               const NormGroups& groups, NormOrder order) {
   ExactSum sum;
+  const bool counts_replicated = groups.tp == nullptr || groups.tp->rank() == 0;
   for (const parallel::UpdateSegment& segment : segments) {
+    if (segment.replicated && !counts_replicated) continue;
     if (order == NormOrder::Segments) {
       sum.add(kernels::sum_of_squares(context, segment.grad));
       continue;
@@ -19,7 +21,8 @@ double gradient_sum_of_squares(kernels::Context& context, const std::vector<para
       sum.add(static_cast<double>(grad[i]) * static_cast<double>(grad[i]));  // 48 bits: exact
     }
   }
-  if (group != nullptr) sum.all_reduce(*group, "dp.norm");
+  if (groups.shards != nullptr) sum.all_reduce(*groups.shards, "dp.norm");
+  if (groups.tp != nullptr) sum.all_reduce(*groups.tp, "tp.norm");
   return sum.value();
 }
 

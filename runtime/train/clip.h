@@ -1,6 +1,6 @@
 // Clipping by the global norm of all gradients.
 //
-//   sum   = gradient_sum_of_squares(segments, group)    one AllReduce where a group holds the gradients in shards
+//   sum   = gradient_sum_of_squares(segments, groups)   one AllReduce in each group that holds gradients in pieces
 //   clip  = clip_factor(sum, max_norm)                  the optimizer reads each gradient times clip.scale
 //
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
@@ -17,10 +17,16 @@ enum class NormOrder : uint8_t {
   Segments,  // each segment in double: depends on how gradients are cut into segments, not on threads or algorithms
   None,      // the square of each element added without rounding: the same bits however gradients are cut; slower
 };
-/// Over the segments of all ranks of `group` (tag "dp.norm"; nullptr: of this rank alone), the same on all of them. Not
-/// finite exactly when an element on any rank is not (squares of f32 fit a double). Collective over `group`.
+/// Whose segments together are all gradients.
+struct NormGroups {
+  comm::Communicator* shards = nullptr;  // Strategy::shard_group(); nullptr: this rank has them whole
+  comm::Communicator* tp = nullptr;      // ranks that layers are cut over; nullptr: none are
+};
+/// Over the segments of all ranks of the groups (tags "dp.norm", "tp.norm"), the same on all of them; what tensor
+/// parallelism does not cut counts once. Not finite exactly when an element on any rank is not (squares of f32 fit a
+/// double). Collective over both groups.
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order);
+                               const NormGroups& groups, NormOrder order);
 
 struct Clip {
   double norm = 0;     // before clipping

@@ -6,8 +6,9 @@
 //      can count 1 / valid tokens of the global batch and gradients are summed, never averaged
 //   2. the list of actions: forward m, backward m for each micro-batch; between units, and between pieces of the long
 //      kernels, the trainer polls the communication, so that it goes on without a thread of its own
-//   3. finish_gradients, global norm ("dp.norm" where gradients are in shards), clipping, optimizer, after_step; the
-//      loss is AllReduced ("dp.loss") meanwhile
+//   3. finish_gradients, sums over tensor-parallel ranks that had other positions ("tp.grads"), global norm ("dp.norm"
+//      where gradients are in shards, "tp.norm"), clipping, optimizer, after_step; the loss is AllReduced ("dp.loss")
+//      meanwhile
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,9 @@ std::vector<Action> single_stage_actions(int num_micro_batches);
 using FillRow = std::function<void(int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets)>;
 
 struct TrainerOptions {
-  int64_t seq_len = 0;
+  int64_t seq_len = 0;    // of a row
+  int sequence_part = 0;  // this rank has positions seq_len / sequence_parts * sequence_part .. of its rows
+  int sequence_parts = 1;
   BatchShare share;
   LrSchedule lr;
   double clip_norm = 0;  // 0: gradients are not clipped
@@ -49,7 +52,8 @@ struct TrainerOptions {
 /// What a trainer works with; all of it outlives the trainer.
 struct TrainerParts {
   comm::World& world;
-  comm::Communicator& batch_group;  // the ranks that share the global batch
+  comm::Communicator& batch_group;  // the ranks that share the positions of the global batch: the strategy's
+  comm::Communicator* tp_group;     // the ranks that layers are cut over; nullptr: none are
   parallel::UnitList units;
   parallel::Strategy& strategy;
   Optimizer& optimizer;
@@ -92,7 +96,7 @@ class Trainer {
   int64_t num_skipped() const { return num_skipped_; }
 
  private:
-  void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows) const;
+  void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows);
   double forward(int index);
   void backward(int index, float loss_scale);
   void poll();
@@ -101,6 +105,7 @@ class Trainer {
   TrainerOptions options_;
   FillRow fill_row_;
   std::vector<Action> actions_;
+  std::vector<int32_t> row_tokens_, row_targets_;    // of one whole row
   std::vector<parallel::MicroBatch> batches_;        // by micro-batch
   std::vector<std::vector<parallel::Saved>> saved_;  // by micro-batch, then unit
   int64_t num_steps_ = 0;
