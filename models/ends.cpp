@@ -92,8 +92,8 @@ Tensor Head::backward_input(kernels::Context& context, const Tensor& dy, const M
 }
 
 void Head::add_gradients(kernels::Context& context, Saved& saved) const {
-  auto& t = saved.tensors;
-  lm_head_.add_gradients(context, std::move(t[kNormed]), std::move(t[kLogits]));
+  const Tensor normed = std::move(saved.tensors[kNormed]), dlogits = std::move(saved.tensors[kLogits]);
+  lm_head_.add_gradients(context, normed, dlogits);
 }
 
 void Head::backward_weights(kernels::Context& context, const MicroBatch&, Saved& saved, const GradientReady& ready) {

@@ -112,6 +112,52 @@ TEST_F(TensorParallel, DeterministicRunsHaveOneHashOfWeightsAndMoments) {
   EXPECT_EQ(hashes(2, start + "--sp 2 "), expected);
 }
 
+// Counted in the links, to the byte: the sums of the formulas for one block are written out here once more.
+TEST_F(TensorParallel, SendsAndKeepsWhatTheFormulasSay) {
+  const std::string options = "--steps 2 --val-fraction 0 --algorithm ring --micro-batch 3 ";
+  const double bytes = 3 * 24 * kWidth * 4;  // S of a micro-batch; 4 micro-batches with dp 1
+  struct Case {
+    int n;
+    std::string options;
+    double blocks;  // sent a step for both blocks and all micro-batches
+  };
+  const std::vector<Case> cases = {
+      {2, "--tp 2", 2 * 4 * 8 * bytes / 2},
+      {3, "--tp 3 --recompute", 2 * 4 * (8 + 4) * bytes * 2 / 3},
+      {4, "--tp 4 --no-overlap", 2 * 4 * 8 * bytes * 3 / 4},
+      {2, "--tp 2 --sequence-parallel megatron", 2 * 4 * 10 * bytes / 2},
+      {3, "--tp 3 --sequence-parallel megatron", 2 * 4 * 10 * bytes * 2 / 3},
+      {2, "--sp 2", 2 * 4 * 8 * (bytes / 2) / 2},
+      {4, "--sp 4", 2 * 4 * 8 * (bytes / 4) * 3 / 4},
+      {4, "--tp 2 --sp 2", 2 * 4 * (8 * bytes / 2 / 2 + 8 * (bytes / 2 / 2) / 2)},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.options);
+    const std::vector<json> log = log_of(launch(false, c.n), options + c.options);
+    ASSERT_FALSE(log.empty());
+    const json& summary = log.back()["summary"];
+    double sent_by_blocks = 0, sent_again = 0;
+    for (const json& row : summary["traffic"]) {
+      const std::string tag = row["tag"];
+      if (tag.rfind("dp.", 0) != 0) {
+        EXPECT_EQ(row["sent_bytes_per_step"], row["predicted_bytes_per_step"]) << row;
+      }
+      const double sent = row["sent_bytes_per_step"];
+      if (tag.rfind("tp.attn", 0) == 0 || tag.rfind("tp.mlp", 0) == 0 || tag.rfind("sp.", 0) == 0) {
+        sent_by_blocks += sent;
+      }
+      if (tag == "tp.regather") sent_again = sent;
+    }
+    // Of 2 x 2 + 1 gathers, the last is the head's.
+    EXPECT_NEAR(sent_by_blocks + sent_again * 4 / 5, c.blocks, 1e-6);
+    for (const json& row : summary["memory"]) {
+      if (row["category"] == "activations") {
+        EXPECT_EQ(row["peak_bytes"], row["predicted_bytes"]) << row;
+      }
+    }
+  }
+}
+
 TEST_F(TensorParallel, SamplesTheSameText) {
   std::string expected;
   for (const std::string options :
