@@ -63,6 +63,8 @@ void gelu_backward(Context& context, const Tensor& dy, const Tensor& x, const Te
 
 /// dst += src. Any shape; src f32 or bf16.
 void accumulate(Context& context, const Tensor& src, const Tensor& dst);
+/// dst [B, A, n] = src [A, B, n] with its first two dims swapped.
+void swap_dims(Context& context, const Tensor& src, const Tensor& dst);
 /// dst = src, from f32 to bf16 (rounded to nearest, ties to even; NaN and infinity stay) or back (exact). Any shape.
 void convert(Context& context, const Tensor& src, const Tensor& dst);
 

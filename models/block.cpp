@@ -1,13 +1,15 @@
-// Shapes: R token rows, C channels, H heads and F = 4 C hidden channels of the MLP (H, 3 C and F: this rank's piece).
+// Shapes: r token rows that this rank has between layers, R in the linears, C channels, C' of them on this rank, F' of
+// the F = 4 C hidden channels of the MLP (r = R, C' = C, F' = F where nothing is cut; tp_layers.h, ulysses.h).
 //
-//   forward, attention half                      forward, MLP half
-//     normed_1   [R, C]   ln_1(x)                  normed_2   [R, C]  ln_2(middle)
-//     qkv        [R, 3C]  c_attn(normed_1)         hidden     [R, F]  c_fc(normed_2)
-//     attended   [R, C]   attention(qkv)           activated  [R, F]  gelu(hidden)
-//     middle     [R, C]   x + drop(c_proj(..))     y          [R, C]  middle + drop(c_proj(..))
+//   forward, attention half                       forward, MLP half
+//     normed_1   [r, C]    ln_1(x)                  normed_2   [r, C]   ln_2(middle)
+//     qkv        [R, 3C']  c_attn(normed_1)         hidden     [R, F']  c_fc(normed_2)
+//     attended   [R, C']   attention(qkv)           activated  [R, F']  gelu(hidden)
+//     middle     [r, C]    x + drop(c_proj(..))     y          [r, C]   middle + drop(c_proj(..))
 //
-// Kept for backward: 8 C + 2 F floats a token row, plus statistics. backward_input walks back and leaves the gradient
-// of each linear's and norm's output beside its input, from which backward_weights takes the weights' gradients.
+// Kept for backward: 4 r C + R (4 C' + 2 F') floats, plus statistics. backward_input walks back and leaves the gradient
+// of each linear's and norm's output beside its input, from which the weights' gradients are taken: in backward_weights
+// or, where tensor parallelism overlaps, while the gradient of the half's input is on its way.
 #include "models/block.h"
 
 #include <cmath>
@@ -25,17 +27,18 @@ namespace {
 /// Slots of Saved. The first group is written by forward, the second by backward_input: gradients of the outputs of
 /// norms and linears, each of its output's shape.
 enum Slot : size_t {
-  kX,            // [R, C], input of ln_1
-  kStatistics1,  // [2, R]
-  kNormed1,      // [R, C]
-  kQkv,          // [R, 3 C]
-  kAttended,     // [R, C]
-  kLse,          // [B, H, T]
-  kMiddle,       // [R, C], input of ln_2
-  kStatistics2,  // [2, R]
-  kNormed2,      // [R, C]
-  kHidden,       // [R, F]
-  kActivated,    // [R, F]
+  kX,            // [r, C], input of ln_1
+  kStatistics1,  // [2, r]
+  kNormed1,      // [r, C]; [R, C] from backward_input on
+  kQkv,          // of the attention, as the next two
+  kHeadsOut,
+  kLse,
+  kAttended,     // [R, C']; kHeadsOut where sequences are whole
+  kMiddle,       // [r, C], input of ln_2
+  kStatistics2,  // [2, r]
+  kNormed2,      // [r, C]; [R, C] from backward_input on
+  kHidden,       // [R, F']
+  kActivated,    // [R, F']
   kDNormed1,
   kDQkv,
   kDAttnOut,
@@ -56,17 +59,18 @@ float residual_std(const GptConfig& config) {
 
 }  // namespace
 
-Block::Block(const GptConfig& config, int64_t layer, const parallel::TpGroup& tp)
+Block::Block(const GptConfig& config, int64_t layer, const parallel::TpGroup& tp, comm::Communicator* sp)
     : config_(config),
       layer_(layer),
-      local_heads_(config.num_heads / tp.size()),
+      tp_(tp),
       name_("h." + std::to_string(layer)),
-      ln_1_(name_ + ".ln_1", config.dim),
-      c_attn_(name_ + ".attn.c_attn", config.dim, 3 * config.dim, 3, 0.02f, tp),
-      attn_c_proj_(name_ + ".attn.c_proj", config.dim, config.dim, residual_std(config), tp),
-      ln_2_(name_ + ".ln_2", config.dim),
-      c_fc_(name_ + ".mlp.c_fc", config.dim, 4 * config.dim, 1, 0.02f, tp),
-      mlp_c_proj_(name_ + ".mlp.c_proj", 4 * config.dim, config.dim, residual_std(config), tp) {
+      ln_1_(name_ + ".ln_1", config.dim, tp),
+      c_attn_(name_ + ".attn.c_attn", config.dim, 3 * config.dim, 3, 0.02f, tp, "tp.attn"),
+      attention_(config.num_heads / tp.size(), sp),
+      attn_c_proj_(name_ + ".attn.c_proj", config.dim, config.dim, residual_std(config), tp, "tp.attn"),
+      ln_2_(name_ + ".ln_2", config.dim, tp),
+      c_fc_(name_ + ".mlp.c_fc", config.dim, 4 * config.dim, 1, 0.02f, tp, "tp.mlp"),
+      mlp_c_proj_(name_ + ".mlp.c_proj", 4 * config.dim, config.dim, residual_std(config), tp, "tp.mlp") {
   SIXFOLD_CHECK_EQ(config.num_heads % tp.size(), 0, "heads over tensor-parallel ranks");
 }
 
@@ -88,23 +92,21 @@ Tensor Block::forward(kernels::Context& context, const Tensor& x, const MicroBat
 
 Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, const MicroBatch& batch,
                                 Saved& saved) const {
-  const int64_t num_rows = x.dim(0);
   Tensor statistics;
   const Tensor normed = ln_1_.forward(context, x, statistics);
-  const Tensor qkv = c_attn_.forward(context, normed);
-  const Tensor attended = activation(context, {num_rows, qkv.dim(1) / 3});
-  const Tensor lse = activation(context, {batch.num_rows(), local_heads_, batch.seq_len});
-  kernels::attention_forward(context, qkv, batch.seq_len, local_heads_, attended, lse);
-  const Tensor y = attn_c_proj_.forward(context, attended);
-  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch), batch.rows(), y, x,
-                           y);
+  parallel::UlyssesAttention::Kept kept;
+  const Tensor attended = attention_.forward(context, c_attn_.forward(context, normed, batch), batch, kept);
+  const Tensor y = attn_c_proj_.forward(context, attended, batch);
+  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch), tp_.rows(batch), y,
+                           x, y);
   if (batch.training) {
     saved.tensors[kX] = x;
     saved.tensors[kStatistics1] = statistics;
     saved.tensors[kNormed1] = normed;
-    saved.tensors[kQkv] = qkv;
+    saved.tensors[kQkv] = kept.qkv;
+    saved.tensors[kHeadsOut] = kept.out;
+    saved.tensors[kLse] = kept.lse;
     saved.tensors[kAttended] = attended;
-    saved.tensors[kLse] = lse;
   }
   return y;
 }
@@ -112,11 +114,11 @@ Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, cons
 Tensor Block::forward_mlp(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) const {
   Tensor statistics;
   const Tensor normed = ln_2_.forward(context, x, statistics);
-  const Tensor hidden = c_fc_.forward(context, normed);
+  const Tensor hidden = c_fc_.forward(context, normed, batch);
   const Tensor activated = activation(context, hidden.shape());
   kernels::gelu_forward(context, hidden, activated);
-  const Tensor y = mlp_c_proj_.forward(context, activated);
-  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), batch.rows(), y, x, y);
+  const Tensor y = mlp_c_proj_.forward(context, activated, batch);
+  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch), y, x, y);
   if (batch.training) {
     saved.tensors[kMiddle] = x;
     saved.tensors[kStatistics2] = statistics;
@@ -138,35 +140,56 @@ Tensor Block::backward_input(kernels::Context& context, const Tensor& dy, const 
 void Block::backward_input_mlp(kernels::Context& context, const Tensor& dresidual, const MicroBatch& batch,
                                Saved& saved) const {
   auto& t = saved.tensors;
-  t[kDMlpOut] = activation(context, dresidual.shape());
-  kernels::dropout_backward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), batch.rows(), dresidual,
-                            t[kDMlpOut]);
+  parallel::Arriving normed = c_fc_.gather_input(context, t[kNormed2], batch);
+  const Tensor dout = activation(context, dresidual.shape());
+  kernels::dropout_backward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch),
+                            dresidual, dout);
+  t[kDMlpOut] = mlp_c_proj_.gather_gradient(context, dout, batch);
   t[kDHidden] = mlp_c_proj_.backward_input(context, t[kDMlpOut]);
   kernels::gelu_backward(context, t[kDHidden], take(saved, kHidden), t[kDHidden]);
-  t[kDNormed2] = c_fc_.backward_input(context, t[kDHidden]);
+  t[kNormed2] = normed.wait();
+  parallel::Arriving dnormed = c_fc_.backward_input(context, t[kDHidden], batch);
+  if (tp_.overlaps()) add_gradients_mlp(context, saved);
+  t[kDNormed2] = dnormed.wait();
   ln_2_.backward_input(context, t[kDNormed2], t[kMiddle], t[kStatistics2], dresidual);
 }
 
 void Block::backward_input_attention(kernels::Context& context, const Tensor& dresidual, const MicroBatch& batch,
                                      Saved& saved) const {
   auto& t = saved.tensors;
-  t[kDAttnOut] = activation(context, dresidual.shape());
-  kernels::dropout_backward(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch), batch.rows(),
-                            dresidual, t[kDAttnOut]);
+  parallel::Arriving normed = c_attn_.gather_input(context, t[kNormed1], batch);
+  const Tensor dout = activation(context, dresidual.shape());
+  kernels::dropout_backward(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch), tp_.rows(batch),
+                            dresidual, dout);
+  t[kDAttnOut] = attn_c_proj_.gather_gradient(context, dout, batch);
   const Tensor dattended = attn_c_proj_.backward_input(context, t[kDAttnOut]);
-  t[kDQkv] = activation(context, t[kQkv].shape());
-  kernels::attention_backward(context, dattended, take(saved, kQkv), t[kAttended], take(saved, kLse), batch.seq_len,
-                              local_heads_, t[kDQkv]);
-  t[kDNormed1] = c_attn_.backward_input(context, t[kDQkv]);
+  parallel::UlyssesAttention::Kept kept{take(saved, kQkv), take(saved, kHeadsOut), take(saved, kLse)};
+  t[kDQkv] = attention_.backward(context, dattended, batch, kept);
+  t[kNormed1] = normed.wait();
+  parallel::Arriving dnormed = c_attn_.backward_input(context, t[kDQkv], batch);
+  if (tp_.overlaps()) add_gradients_attention(context, saved);
+  t[kDNormed1] = dnormed.wait();
   ln_1_.backward_input(context, t[kDNormed1], t[kX], t[kStatistics1], dresidual);
 }
 
+void Block::add_gradients_mlp(kernels::Context& context, Saved& saved) const {
+  mlp_c_proj_.add_gradients(context, take(saved, kActivated), take(saved, kDMlpOut));
+  c_fc_.add_gradients(context, take(saved, kNormed2), take(saved, kDHidden));
+}
+
+void Block::add_gradients_attention(kernels::Context& context, Saved& saved) const {
+  attn_c_proj_.add_gradients(context, take(saved, kAttended), take(saved, kDAttnOut));
+  c_attn_.add_gradients(context, take(saved, kNormed1), take(saved, kDQkv));
+}
+
 void Block::backward_weights(kernels::Context& context, const MicroBatch&, Saved& saved, const GradientReady& ready) {
-  mlp_c_proj_.backward_weights(context, take(saved, kActivated), take(saved, kDMlpOut), ready);
-  c_fc_.backward_weights(context, take(saved, kNormed2), take(saved, kDHidden), ready);
+  if (!tp_.overlaps()) add_gradients_mlp(context, saved);
+  mlp_c_proj_.report_gradients(ready);
+  c_fc_.report_gradients(ready);
   ln_2_.backward_weights(context, take(saved, kDNormed2), take(saved, kMiddle), take(saved, kStatistics2), ready);
-  attn_c_proj_.backward_weights(context, take(saved, kAttended), take(saved, kDAttnOut), ready);
-  c_attn_.backward_weights(context, take(saved, kNormed1), take(saved, kDQkv), ready);
+  if (!tp_.overlaps()) add_gradients_attention(context, saved);
+  attn_c_proj_.report_gradients(ready);
+  c_attn_.report_gradients(ready);
   ln_1_.backward_weights(context, take(saved, kDNormed1), take(saved, kX), take(saved, kStatistics1), ready);
   saved.tensors.clear();
 }

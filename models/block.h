@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "models/layers.h"
+#include "runtime/parallel/ulysses.h"
 #include "runtime/parallel/unit.h"
 
 namespace sixfold::models {
 
-/// Unit "h.N": [R, C] -> [R, C].
+/// Unit "h.N": [r, C] -> [r, C], for the r rows that this rank has between layers (tp_layers.h).
 class Block final : public parallel::Unit {
  public:
-  /// Heads are cut over `tp` as the columns of c_attn are.
-  Block(const GptConfig& config, int64_t layer, const parallel::TpGroup& tp);
+  /// Heads are cut over `tp` as the columns of c_attn are. `sp`: ranks that have other positions of the same sequences
+  /// (ulysses.h); nullptr: none.
+  Block(const GptConfig& config, int64_t layer, const parallel::TpGroup& tp, comm::Communicator* sp);
 
   const std::string& name() const override { return name_; }
   std::vector<parallel::Parameter*> parameters() override;
@@ -34,13 +36,17 @@ class Block final : public parallel::Unit {
                           parallel::Saved& saved) const;
   void backward_input_attention(kernels::Context& context, const Tensor& dresidual, const parallel::MicroBatch& batch,
                                 parallel::Saved& saved) const;
+  // Weight gradients of the linears of each half.
+  void add_gradients_mlp(kernels::Context& context, parallel::Saved& saved) const;
+  void add_gradients_attention(kernels::Context& context, parallel::Saved& saved) const;
 
   const GptConfig config_;
   const int64_t layer_;
-  const int64_t local_heads_;
+  const parallel::TpGroup tp_;
   const std::string name_;
   LayerNorm ln_1_;
   parallel::ColumnParallelLinear c_attn_;
+  parallel::UlyssesAttention attention_;
   parallel::RowParallelLinear attn_c_proj_;
   LayerNorm ln_2_;
   parallel::ColumnParallelLinear c_fc_;

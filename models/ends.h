@@ -9,7 +9,8 @@
 
 namespace sixfold::models {
 
-/// Unit "embedding": tokens -> [R, C] = drop(wte[token] + wpe[position]).
+/// Unit "embedding": tokens -> [r, C] = drop(wte[token] + wpe[position]), for the r rows that this rank has between
+/// layers (tp_layers.h).
 class Embedding final : public parallel::Unit {
  public:
   Embedding(const GptConfig& config, const parallel::TpGroup& tp);
@@ -29,15 +30,16 @@ class Embedding final : public parallel::Unit {
  private:
   const GptConfig config_;
   const std::string name_ = "embedding";
+  const parallel::TpGroup tp_;
   parallel::VocabParallelEmbedding wte_;
   parallel::Parameter wpe_;
 };
 
-/// Unit "head": [R, C] -> the sum of the losses of the valid targets, with logits = ln_f(x) wte^T. It borrows wte: adds
+/// Unit "head": [r, C] -> the sum of the losses of the valid targets, with logits = ln_f(x) wte^T. It borrows wte: adds
 /// to its gradient and leaves it to the embedding to report it.
 class Head final : public parallel::Unit {
  public:
-  Head(const GptConfig& config, parallel::Parameter& token_table);
+  Head(const GptConfig& config, parallel::Parameter& token_table, const parallel::TpGroup& tp);
 
   const std::string& name() const override { return name_; }
   std::vector<parallel::Parameter*> parameters() override { return ln_f_.parameters(); }
@@ -50,11 +52,15 @@ class Head final : public parallel::Unit {
   void backward_weights(kernels::Context& context, const parallel::MicroBatch& batch, parallel::Saved& saved,
                         const parallel::GradientReady& ready) override;
 
-  /// Logits without the loss: [R, padded vocabulary] of x [R, C].
-  Tensor logits(kernels::Context& context, const Tensor& x) const;
+  /// Logits without the loss, on every rank: [rows, padded vocabulary] of x [rows, C], which every rank has.
+  Tensor logits(kernels::Context& context, const Tensor& x, const parallel::MicroBatch& batch) const;
 
  private:
+  // Of the token table; takes what it needs from `saved`.
+  void add_gradients(kernels::Context& context, parallel::Saved& saved) const;
+
   const std::string name_ = "head";
+  const parallel::TpGroup tp_;
   LayerNorm ln_f_;
   parallel::VocabParallelLogits lm_head_;
 };

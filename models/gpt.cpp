@@ -4,15 +4,15 @@
 
 namespace sixfold::models {
 
-Gpt::Gpt(const GptConfig& config, const parallel::TpGroup& tp) : config_(config) {
+Gpt::Gpt(const GptConfig& config, const parallel::TpGroup& tp, comm::Communicator* sp) : config_(config) {
   config.validate();
   embedding_ = std::make_unique<Embedding>(config, tp);
   for (int64_t layer = 0; layer < config.num_layers; ++layer)
-    blocks_.push_back(std::make_unique<Block>(config, layer, tp));
+    blocks_.push_back(std::make_unique<Block>(config, layer, tp, sp));
   for (const auto& block : blocks_) {
     if (config.recompute) recomputed_.push_back(std::make_unique<parallel::Recompute>(*block));
   }
-  head_ = std::make_unique<Head>(config, embedding_->token_table());
+  head_ = std::make_unique<Head>(config, embedding_->token_table(), tp);
 }
 
 parallel::UnitList Gpt::units() const {
@@ -36,7 +36,7 @@ std::vector<parallel::Parameter*> Gpt::parameters_by_name() const {
 
 int64_t Gpt::num_parameters() const {
   int64_t sum = 0;
-  for (const parallel::Parameter* parameter : parameters_by_name()) sum += numel(parameter->full_shape);
+  for (const parallel::Parameter* parameter : parameters_by_name()) sum += numel(parameter->file_shape());
   return sum;
 }
 
@@ -48,10 +48,11 @@ int64_t Gpt::flops_per_token(int64_t seq_len) const {
 Tensor Gpt::next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
                         parallel::Pipeline* pipeline) const {
   SIXFOLD_CHECK(!batch.training, "logits come from an evaluation batch");
+  SIXFOLD_CHECK(batch.all_positions, "every rank has the text to be continued");
   SIXFOLD_CHECK_EQ(batch.num_rows(), 1, "rows");
   const auto logits = [&](const Tensor& x) {
     const Tensor last_row = x.slice((x.dim(0) - 1) * x.dim(1), {1, x.dim(1)});
-    return head_->logits(context, last_row).slice(0, {config_.vocab_size});
+    return head_->logits(context, last_row, batch).slice(0, {config_.vocab_size});
   };
   if (pipeline != nullptr) return pipeline->infer(batch, logits, {config_.vocab_size});
   parallel::Saved nothing;

@@ -29,7 +29,9 @@ class Gpt {
  public:
   /// Throws ConfigError for an impossible configuration. Parameters are described, not yet allocated: whoever trains
   /// places `value` and `grad` and calls parallel::initialize.
-  explicit Gpt(const GptConfig& config, const parallel::TpGroup& tp = {});
+  /// `tp`: the ranks that layers are cut over (tp_layers.h); `sp`: those that have other positions of the same
+  /// sequences (ulysses.h), nullptr: none. Both outlive this; check_mesh has found that they fit.
+  explicit Gpt(const GptConfig& config, const parallel::TpGroup& tp = {}, comm::Communicator* sp = nullptr);
 
   const GptConfig& config() const { return config_; }
   /// Embedding, blocks (recomputed, where the configuration says so), head; owned by this.
@@ -37,16 +39,16 @@ class Gpt {
   /// Every parameter once, sorted by name: the order of files and hashes.
   std::vector<parallel::Parameter*> parameters_by_name() const;
 
-  /// Elements of all parameters, unsharded, the tied table once.
+  /// Elements of all parameters, unsharded, without padding, the tied table once.
   int64_t num_parameters() const;
   /// FLOP that training needs for one token of a row of `seq_len`: 6 x parameters without position embeddings + 12 x
   /// layers x C x seq_len (the attention matrices, counted in full although half is masked).
   int64_t flops_per_token(int64_t seq_len) const;
 
   /// Logits [vocab_size] that follow the last token of the one row in `batch`; targets are not looked at, and
-  /// batch.training must be false. `pipeline` runs the units, on as many stages as there are, and makes each unit's
-  /// parameters whole while it works: then this is collective over the stages and the strategy's group, with the same
-  /// result on all ranks. nullptr: this rank has them all, whole.
+  /// batch.training must be false, batch.all_positions true. Collective over `tp`. `pipeline` runs the units, on as
+  /// many stages as there are, and makes each unit's parameters whole while it works: then this is collective over the
+  /// stages and the strategy's group, with the same result on all ranks. nullptr: this rank has them all, whole.
   Tensor next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
                      parallel::Pipeline* pipeline = nullptr) const;
 

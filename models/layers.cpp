@@ -15,9 +15,11 @@ Tensor reciprocal_deviations(const Tensor& statistics) {
 
 }  // namespace
 
-LayerNorm::LayerNorm(const std::string& name, int64_t dim)
+LayerNorm::LayerNorm(const std::string& name, int64_t dim, const parallel::TpGroup& tp)
     : weight_(parallel::make_parameter(name + ".weight", {dim}, {}, {.constant = 1}, false)),
-      bias_(parallel::make_parameter(name + ".bias", {dim}, {}, {}, false)) {}
+      bias_(parallel::make_parameter(name + ".bias", {dim}, {}, {}, false)) {
+  weight_.partial = bias_.partial = tp.sequence_parallel();
+}
 
 Tensor LayerNorm::forward(kernels::Context& context, const Tensor& x, Tensor& statistics) const {
   Tensor y = parallel::activation(context, x.shape());

@@ -13,7 +13,8 @@ namespace sixfold::models {
 /// forward pass: the caller passes x and the statistics in again.
 class LayerNorm {
  public:
-  LayerNorm(const std::string& name, int64_t dim);
+  /// Every rank of `tp` has the parameters; with sequence parallelism each adds the gradient of its own rows.
+  LayerNorm(const std::string& name, int64_t dim, const parallel::TpGroup& tp);
   LayerNorm(const LayerNorm&) = delete;  // parameters are handed out by pointer
   LayerNorm& operator=(const LayerNorm&) = delete;
 

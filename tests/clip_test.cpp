@@ -19,8 +19,8 @@ struct ClipTest : testing::Test {
   double norm(const std::vector<std::vector<float>>& grads) {
     std::vector<parallel::UpdateSegment> segments;
     for (const auto& g : grads) segments.push_back(segment(g));
-    const double in_segments = gradient_sum_of_squares(context, segments, nullptr, NormOrder::Segments);
-    const double exact = gradient_sum_of_squares(context, segments, nullptr, NormOrder::None);
+    const double in_segments = gradient_sum_of_squares(context, segments, {}, NormOrder::Segments);
+    const double exact = gradient_sum_of_squares(context, segments, {}, NormOrder::None);
     if (std::isfinite(in_segments)) {
       EXPECT_NEAR(exact, in_segments, 1e-15 * in_segments);
     } else {
@@ -62,7 +62,7 @@ TEST_F(ClipTest, NonFiniteGradientsAreSeen) {
   const float largest = std::numeric_limits<float>::max();
   for (const NormOrder order : {NormOrder::Segments, NormOrder::None}) {
     const auto clip = [&](const std::vector<parallel::UpdateSegment>& segments) {
-      return clip_factor(gradient_sum_of_squares(context, segments, nullptr, order), 1);
+      return clip_factor(gradient_sum_of_squares(context, segments, {}, order), 1);
     };
     for (float bad : {inf, -inf, nan}) {
       for (const std::vector<float>& grads : {std::vector<float>{bad, 1, 2}, std::vector<float>{1, 2, bad}}) {

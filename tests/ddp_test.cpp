@@ -81,7 +81,7 @@ TEST(Ddp, PaddingIsInNoUpdateAndNoNorm) {
       const std::vector<UpdateSegment>& segments = ddp.finish_gradients();
       for (int pad = 681; pad < 684; ++pad) EXPECT_EQ(grads[pad], 0.0f);
       if (step == 5) grads[682] = 1e9f;
-      EXPECT_EQ(train::gradient_sum_of_squares(context, segments, nullptr, train::NormOrder::Segments),
+      EXPECT_EQ(train::gradient_sum_of_squares(context, segments, {}, train::NormOrder::Segments),
                 static_cast<double>(kToyElements));
       for (const UpdateSegment& s : segments) {
         const int64_t n = s.value.numel();
@@ -166,7 +166,7 @@ TEST(Ddp, GroupOfOneDoesNotCommunicate) {
           run_step(model, ddp, 3);
           EXPECT_EQ(gathered_gradients(model, ddp), std::vector<float>(kToyElements, 6.0f));
           EXPECT_EQ(parameters_of(model.units)[0]->value.data<float>()[0], 3.0f);
-          check_replicas(model.units, ddp, world.group(), *model.memory, 1);
+          check_replicas(model.units, ddp, world.group(), nullptr, *model.memory, 1);
           EXPECT_TRUE(world.comm_table().rows().empty());
         },
         small_links(deterministic));

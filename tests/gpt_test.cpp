@@ -185,14 +185,6 @@ TEST(GptErrors, TokensAndTargetsOutsideTheVocabularyAreFound) {
   EXPECT_THROW(gpt.loss(too_long.all()), CheckError);
 }
 
-TEST(GptErrors, TensorParallelGroupsAreRefused) {
-  test::run_ranks(2, [](comm::World& world) {
-    EXPECT_THROW(parallel::TpGroup{&world.group()}, ConfigError);
-    comm::Communicator alone = world.group().split(world.rank(), 0);
-    EXPECT_EQ(parallel::TpGroup(&alone).size(), 1);
-  });
-}
-
 // ---- Sampling ------------------------------------------------------------------------------------------------------
 
 /// exp(-loss) of the reference: how likely `next` is after `tokens`.

@@ -84,6 +84,24 @@ TEST(KernelsAccumulate, AddsOnce) {
   EXPECT_THROW(kernels::accumulate(run.context, run.output({3}), run.output({4})), CheckError);
 }
 
+TEST(KernelsSwapDims, EachBlockGoesToItsPlace) {
+  struct Case {
+    int64_t a, b, n;
+  };
+  for (const Case& c : {Case{1, 1, 1}, Case{3, 5, 7}, Case{300, 4, 33}, Case{1, 6, 5}, Case{0, 3, 2}, Case{2, 3, 0}}) {
+    const Floats in = random_floats(c.a * c.b * c.n, 1);
+    const std::vector<Floats> out = run_kernel([&](KernelRun& run) {
+      kernels::swap_dims(run.context, run.input(in, {c.a, c.b, c.n}), run.output({c.b, c.a, c.n}));
+    });
+    for (int64_t i = 0; i < c.a * c.b * c.n; ++i) {
+      const int64_t j = i / (c.b * c.n), k = i / c.n % c.b, l = i % c.n;
+      ASSERT_EQ(out[0][static_cast<size_t>((k * c.a + j) * c.n + l)], in[static_cast<size_t>(i)]);
+    }
+  }
+  KernelRun run(1, 0);
+  EXPECT_THROW(kernels::swap_dims(run.context, run.output({2, 3, 4}), run.output({2, 3, 4})), CheckError);
+}
+
 // Numbers that bf16 (8 bits of mantissa) holds, lies between two of, and rounds to even.
 TEST(KernelsConvert, RoundsToBf16AndBackAndAddsIt) {
   const float inf = std::numeric_limits<float>::infinity();

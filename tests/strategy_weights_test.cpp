@@ -51,7 +51,7 @@ TEST(StrategyWeights, MicroBatchesTimesRowsDoNotMatter) {
             }
           }
         }
-        check_replicas(model.units, *strategy, world.group(), *model.memory, 5);
+        check_replicas(model.units, *strategy, world.group(), nullptr, *model.memory, 5);
       });
     }
   }
@@ -97,8 +97,9 @@ TEST(StrategyWeights, ShardedStateIsTheWholeState) {
               strategy->begin_step(2);
               for (int m = 0; m < 2; ++m) run_backward(model, *strategy, m);
               const auto& segments = strategy->finish_gradients();
-              norm = train::gradient_sum_of_squares(context, segments, strategy->shard_group(), train::NormOrder::None);
-              EXPECT_NEAR(train::gradient_sum_of_squares(context, segments, strategy->shard_group(),
+              norm =
+                  train::gradient_sum_of_squares(context, segments, {strategy->shard_group()}, train::NormOrder::None);
+              EXPECT_NEAR(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
                                                          train::NormOrder::Segments),
                           norm, 1e-13 * norm);
               adam.update(context, segments);
@@ -148,7 +149,7 @@ TEST(StrategyWeights, NormCountsEachElementOnce) {
       const auto& segments = strategy->finish_gradients();
       for (train::NormOrder order : {train::NormOrder::Segments, train::NormOrder::None}) {
         const train::Clip clip =
-            train::clip_factor(train::gradient_sum_of_squares(context, segments, strategy->shard_group(), order), 1);
+            train::clip_factor(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()}, order), 1);
         EXPECT_EQ(clip.norm, 5.0);
         EXPECT_EQ(clip.scale, 0.2f);
       }
@@ -231,7 +232,7 @@ TEST(StrategyWeights, FrozenAndUnusedParameters) {
                 }
                 const auto& segments = strategy->finish_gradients();
                 // 592 elements of 4, 33 + 1 of 2
-                EXPECT_EQ(train::gradient_sum_of_squares(context, segments, strategy->shard_group(),
+                EXPECT_EQ(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
                                                          train::NormOrder::Segments),
                           592 * 16 + 34 * 4);
                 adam.update(context, segments);

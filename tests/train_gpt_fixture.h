@@ -92,7 +92,7 @@ inline std::map<std::string, std::vector<float>> read_dump(const std::string& pa
 
 // ||difference|| <= 1e-5 ||reference|| of every tensor. A key bias adds the same to all scores of a query, so its
 // gradient is exactly zero and what is computed is noise: there an absolute bound.
-inline void expect_same_run(const std::string& path, const std::string& reference_path) {
+inline void expect_same_run(const std::string& path, const std::string& reference_path, int64_t dim = kDim) {
   const auto tensors = read_dump(path), reference = read_dump(reference_path);
   ASSERT_EQ(tensors.size(), reference.size());
   for (const auto& [name, expected] : reference) {
@@ -101,7 +101,7 @@ inline void expect_same_run(const std::string& path, const std::string& referenc
     ASSERT_EQ(difference.size(), base.size());
     for (size_t i = 0; i < base.size(); ++i) difference[i] -= base[i];
     if (name.find("c_attn.bias") != std::string::npos) {
-      for (size_t i = kDim; i < 2 * kDim; ++i) {
+      for (size_t i = static_cast<size_t>(dim); i < 2 * static_cast<size_t>(dim); ++i) {
         EXPECT_LE(std::abs(difference[i]), 1e-9) << name << " " << i;
         difference[i] = base[i] = 0;
       }

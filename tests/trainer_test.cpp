@@ -157,7 +157,7 @@ struct Replica {
       : context{world.memory(), 1},
         strategy(parallel::make_strategy({&look_up, &loss}, world.memory(), world.group(), job.strategy)),
         optimizer(make_optimizer(job.optimizer, strategy->state_elements(), world.memory())),
-        trainer({world, world.group(), {&look_up, &loss}, *strategy, *optimizer, context}, options(world, job),
+        trainer({world, world.group(), nullptr, {&look_up, &loss}, *strategy, *optimizer, context}, options(world, job),
                 job.fill_row) {
     set([](int64_t token) { return 1.0f + 0.25f * static_cast<float>(token); });
   }

@@ -60,6 +60,10 @@ void add_parallel(CLI::App& app, Options& o) {
   group.whole("--virtual-stages", o.virtual_stages, 0,
               "Parts of the model on each stage; 0: 2 with interleaved, else 1");
   group.flag("--show-pipeline", o.show_pipeline, "Draw the schedule of all stages before the first step");
+  group.whole("--tp", o.tp, 1, "Ranks that share out each layer (Megatron's tensor parallelism)");
+  group.choice("--sequence-parallel", o.sequence_parallel, {"none", "megatron"},
+               "Between layers, --tp ranks share out positions, too");
+  group.whole("--sp", o.sp, 1, "Ranks that share out the positions of each row (Ulysses)");
   group.whole("--zero", o.zero, 0,
               "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
   group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");

@@ -38,6 +38,9 @@ struct Options {
   std::string pp_schedule = "1f1b";
   int virtual_stages = 0;
   bool show_pipeline = false;
+  int tp = 1;
+  std::string sequence_parallel = "none";
+  int sp = 1;
   int zero = 0;
   bool hsdp = false;
   int prefetch = 1;

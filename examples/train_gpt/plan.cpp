@@ -39,9 +39,9 @@ comm::WorldOptions world_options(const Options& options) {
 }
 
 /// Weights, gradients and two moments in f32: bytes a parameter on each rank.
-double bytes_per_parameter(const Options& options, int dp_size) {
-  const double shards = options.hsdp ? 1 : dp_size;  // a node's number of ranks is not known yet
-  const double whole[] = {16, 8, 4, 0};              // by stage
+double bytes_per_parameter(const Options& options, int data_ranks) {
+  const double shards = options.hsdp ? 1 : data_ranks;  // a node's number of ranks is not known yet
+  const double whole[] = {16, 8, 4, 0};                 // by stage
   return whole[options.zero] + (16 - whole[options.zero]) / shards;
 }
 
@@ -50,8 +50,9 @@ void check_model_memory(const Options& options, const parallel::MeshShape& mesh)
   const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
   const double parameters =
       layers * dim * (12 * dim + 13) + dim * (train::kNumByteTokens + static_cast<double>(options.seq_len));
-  examples::check_memory("--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
-                         bytes_per_parameter(options, mesh.dp) * parameters / mesh.pp * std::max(1, options.ranks));
+  examples::check_memory(
+      "--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
+      bytes_per_parameter(options, mesh.dp * mesh.sp) * parameters / (mesh.tp * mesh.pp) * std::max(1, options.ranks));
 }
 
 parallel::StrategyOptions strategy_options(const Options& options) {
@@ -73,13 +74,13 @@ std::optional<comm::Topology> planned_topology(const Options& options, int world
   return one_host ? std::optional(comm::Topology::one_node(world_size)) : std::nullopt;
 }
 
-/// The strategy's group on every stage, on nodes that are known.
-void check_dp_groups(const parallel::StrategyOptions& strategy, const parallel::MeshShape& mesh,
-                     const comm::Topology& topology) {
+/// The strategy's group at every place of the mesh, on nodes that are known.
+void check_data_groups(const parallel::StrategyOptions& strategy, const parallel::MeshShape& mesh,
+                       const comm::Topology& topology) {
   for (int stage = 0; stage < mesh.pp; ++stage) {
-    std::vector<int> ranks;
-    for (int dp = 0; dp < mesh.dp; ++dp) ranks.push_back(parallel::mesh_rank(mesh, {stage, dp, 0, 0}));
-    parallel::check_strategy(strategy, topology.group(ranks));
+    for (int tp = 0; tp < mesh.tp; ++tp) {
+      parallel::check_strategy(strategy, topology.group(parallel::data_group_ranks(mesh, {.pp = stage, .tp = tp})));
+    }
   }
 }
 
@@ -95,6 +96,17 @@ parallel::PipelineShape pipeline_shape(const Options& options, int num_micro_bat
   return pipeline;
 }
 
+void check_axes(const Options& options, const parallel::MeshShape& mesh, const models::GptConfig& model) {
+  parallel::MeshLoad load;
+  load.num_layers = model.num_layers;
+  load.num_heads = model.num_heads;
+  load.vocab_size = model.vocab_size;
+  load.seq_len = model.seq_len;
+  load.global_batch = options.global_batch;
+  load.sequence_parallel = options.sequence_parallel == "megatron";
+  parallel::check_mesh(mesh, load);
+}
+
 models::GptConfig model_config(const Options& options) {
   models::GptConfig model;
   model.num_layers = options.layers;
@@ -102,6 +114,7 @@ models::GptConfig model_config(const Options& options) {
   model.dim = options.dim;
   model.seq_len = options.seq_len;
   model.vocab_size = train::kNumByteTokens;
+  model.vocab_multiple = options.tp;
   model.dropout = options.dropout;
   model.recompute = options.recompute;
   model.seed = options.seed;
@@ -109,11 +122,12 @@ models::GptConfig model_config(const Options& options) {
   return model;
 }
 
-train::TrainerOptions trainer_options(const Options& options, int dp_size) {
+train::TrainerOptions trainer_options(const Options& options, const parallel::MeshShape& mesh) {
   train::TrainerOptions trainer;
   trainer.seq_len = options.seq_len;
+  trainer.sequence_parts = mesh.sp;
   trainer.share.global_batch = options.global_batch;
-  trainer.share.dp_size = dp_size;
+  trainer.share.dp_size = mesh.dp;
   trainer.share.micro_batch = options.micro_batch;
   if (options.micro_batch == 0) trainer.share.micro_batch = std::max<int64_t>(trainer.share.rows_per_rank(), 1);
   train::check_batch_share(trainer.share);
@@ -156,19 +170,21 @@ Plan make_plan(const Options& options) {
   Plan plan;
   plan.options = options;
   plan.world = world_options(options);
-  plan.mesh.pp = options.pp;
-  plan.mesh.dp = options.dp;
-  plan.mesh = parallel::resolve_mesh(plan.mesh, comm::planned_world_size(plan.world));
   const int world_size = comm::planned_world_size(plan.world);
+  plan.mesh =
+      parallel::resolve_mesh({.pp = options.pp, .dp = options.dp, .sp = options.sp, .tp = options.tp}, world_size);
   check_model_memory(options, plan.mesh);
   plan.model = model_config(options);
+  check_axes(options, plan.mesh, plan.model);
+  plan.tp.sequence_parallel = options.sequence_parallel == "megatron";
+  plan.tp.overlap = !options.no_overlap;
   plan.strategy = strategy_options(options);
   if (const auto topology = planned_topology(options, world_size)) {
-    check_dp_groups(plan.strategy, plan.mesh, *topology);
+    check_data_groups(plan.strategy, plan.mesh, *topology);
   }
   plan.optimizer.kind = train::parse_optimizer(options.optimizer);
   plan.optimizer.weight_decay = options.weight_decay;
-  plan.trainer = trainer_options(options, plan.mesh.dp);
+  plan.trainer = trainer_options(options, plan.mesh);
   plan.pipeline = pipeline_shape(options, plan.trainer.share.num_micro_batches());
   plan.trainer.pp_schedule = plan.pipeline.kind;
   plan.trainer.virtual_stages = plan.pipeline.virtual_stages;

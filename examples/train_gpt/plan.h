@@ -8,6 +8,7 @@
 #include "runtime/parallel/mesh.h"
 #include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/parallel/strategy.h"
+#include "runtime/parallel/tp_layers.h"
 #include "runtime/train/optimizer.h"
 #include "runtime/train/trainer.h"
 
@@ -19,9 +20,10 @@ struct Plan {
   parallel::MeshShape mesh;
   parallel::PipelineShape pipeline;  // of a step
   models::GptConfig model;
+  parallel::TpOptions tp;
   parallel::StrategyOptions strategy;
   train::OptimizerOptions optimizer;
-  train::TrainerOptions trainer;  // share.dp_rank is each rank's own
+  train::TrainerOptions trainer;  // share.dp_rank and sequence_part are each rank's own
   int num_threads = 1;            // of a rank's kernels
   int num_cores = 1;              // that this process may run on
   int ranks_on_host = 1;          // that share them

@@ -9,7 +9,9 @@
 #include "examples/train_gpt/dump.h"
 #include "kernels/gemm_rate.h"
 #include "models/gpt.h"
+#include "models/predict.h"
 #include "models/sample.h"
+#include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
 #include "runtime/parallel/check_replicas.h"
@@ -41,13 +43,14 @@ class Run {
         eval_windows_(text.validation, plan.options.seq_len),
         context_{world.memory(), plan.num_threads},
         mesh_(world.group(), plan.mesh),
-        model_(plan.model),
+        model_(plan.model, parallel::TpGroup(&mesh_.tp_group(), plan.tp), &mesh_.sp_group()),
         units_(model_.units()),
         stage_(units_, mesh_.coordinates().pp, plan.mesh.pp, plan.pipeline.virtual_stages),
-        strategy_(stage_, world.memory(), mesh_.pp_group(), mesh_.dp_group(), plan.strategy),
+        strategy_(stage_, world.memory(), mesh_.pp_group(), mesh_.data_group(), plan.strategy),
         optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), world.memory())),
         order_(train_windows_.count(), plan.options.global_batch, plan.options.seed, !plan.options.no_shuffle),
-        trainer_({world, mesh_.dp_group(), units_, strategy_, *optimizer_, context_, pp_group()}, trainer_options(),
+        trainer_({world, mesh_.data_group(), tp_group(), units_, strategy_, *optimizer_, context_, pp_group()},
+                 trainer_options(),
                  [this](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
                    train_windows_.copy(order_.window(step, row), tokens, targets);
                  }),
@@ -57,12 +60,14 @@ class Run {
     const Options& options = plan_.options;
     if (prints()) print_start();
     if (is_first()) announce_pipeline();
+    if (is_first()) warn_of_placement();
     if (!options.quiet || !options.log.empty()) measure_gemm();
     world_.comm_table().reset();  // the table is about training, not about how ranks met
     strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
-      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, world_.memory(), is_first());
+      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), world_.memory(),
+                                     is_first());
     }
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
@@ -74,22 +79,44 @@ class Run {
 
   // nullptr where one stage has the whole model: then nothing need be communicated in that group.
   comm::Communicator* pp_group() { return plan_.mesh.pp > 1 ? &mesh_.pp_group() : nullptr; }
+  // nullptr where no layer is cut: then nothing need be communicated in that group.
+  comm::Communicator* tp_group() { return plan_.mesh.tp > 1 ? &mesh_.tp_group() : nullptr; }
+
+  void warn_of_placement() {
+    const comm::WorldOptions& world = plan_.world;
+    const comm::Profile profile = world.emulate_links.empty()
+                                      ? comm::load_profile(world.profile.empty() ? "host" : world.profile)
+                                      : comm::emulated_profile(world);
+    const int64_t elements = plan_.trainer.share.micro_batch * plan_.model.seq_len / plan_.mesh.sp * plan_.model.dim;
+    const std::string warning = parallel::tp_crossing_warning(plan_.mesh, world_.topology(),
+                                                              static_cast<size_t>(elements) * sizeof(float), profile);
+    if (!warning.empty()) log_warn(warning);
+  }
 
   train::TrainerOptions trainer_options() {
     train::TrainerOptions options = plan_.trainer;
     options.share.dp_rank = mesh_.coordinates().dp;
+    options.sequence_part = mesh_.coordinates().sp;
     return options;
+  }
+
+  // ", dp 2 x sp 1 x tp 2": where there is more than data parallelism.
+  std::string axes() const {
+    const parallel::MeshShape& mesh = plan_.mesh;
+    if (mesh.sp * mesh.tp == 1) return "";
+    return ", dp " + std::to_string(mesh.dp) + " x sp " + std::to_string(mesh.sp) + " x tp " + std::to_string(mesh.tp) +
+           (plan_.tp.sequence_parallel ? " (sequence parallel)" : "");
   }
 
   void print_start() {
     const Options& o = plan_.options;
     char text[400];
     std::snprintf(text, sizeof(text),
-                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s\n"
+                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s%s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
                   static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
                   static_cast<double>(model_.num_parameters()) / 1e6, world_.size(), world_.kind().c_str(),
-                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), o.data.c_str(),
+                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(), o.data.c_str(),
                   static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
                   static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
@@ -171,32 +198,50 @@ class Run {
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
     // and after training is nearer to what this one can do.
     if (!options.quiet || !options.log.empty()) measure_gemm();
-    summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, world_.memory());
-    summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), world_.memory());
+    summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), world_.memory());
+    summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
     const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
     if (prints()) print_end(text);
   }
 
-  // What the strategy has sent and kept, beside the formulas.
+  models::GptCut gpt_cut() {
+    models::GptCut cut;
+    cut.tp = plan_.mesh.tp;
+    cut.sequence_parallel = plan_.tp.sequence_parallel;
+    cut.overlap = plan_.tp.overlap;
+    cut.sp = plan_.mesh.sp;
+    if (strategy_.shard_group() != nullptr) cut.shards = strategy_.shard_group()->size();
+    cut.micro_batch = plan_.trainer.share.micro_batch;
+    cut.num_micro_batches = plan_.trainer.share.num_micro_batches();
+    cut.num_threads = plan_.num_threads;
+    return cut;
+  }
+
+  // What has been sent and kept, beside the formulas.
   void summarize_strategy() {
     parallel::StrategyShape shape;
     shape.options = plan_.strategy;
-    shape.num_ranks = mesh_.dp_group().size();
-    shape.num_nodes = mesh_.dp_group().topology().num_nodes();
+    shape.num_ranks = mesh_.data_group().size();
+    shape.num_nodes = mesh_.data_group().topology().num_nodes();
     shape.num_micro_batches = plan_.trainer.share.num_micro_batches();
     summary_.strategy = parallel::strategy_name(plan_.strategy);
-    std::vector<parallel::TagTraffic> predicted = parallel::predicted_traffic(stage_, shape);
-    const int64_t tokens = plan_.trainer.share.micro_batch * plan_.model.seq_len;
-    for (const parallel::TagTraffic& traffic :
-         parallel::predicted_pipeline_traffic(plan_.pipeline, stage_, tokens * plan_.model.dim)) {
-      predicted.push_back(traffic);
+    const models::GptCut cut = gpt_cut();
+    std::vector<parallel::TagTraffic> traffic = parallel::predicted_traffic(stage_, shape);
+    if (pp_group() == nullptr) {  // the formulas of layers are those of a whole model
+      for (const parallel::TagTraffic& row : models::predicted_traffic(plan_.model, cut)) traffic.push_back(row);
     }
-    summary_.traffic = train::traffic_rows(summary_.comm, predicted, trainer_.num_steps());
-    summary_.memory = train::memory_rows(
-        world_.memory(), parallel::predicted_memory(stage_, shape, train::moments_per_element(plan_.optimizer.kind),
-                                                    mesh_.dp_group().rank()));
+    const int sequence_parts = plan_.mesh.sp * (plan_.tp.sequence_parallel ? plan_.mesh.tp : 1);
+    const int64_t elements = plan_.trainer.share.micro_batch * plan_.model.seq_len / sequence_parts * plan_.model.dim;
+    for (const parallel::TagTraffic& row : parallel::predicted_pipeline_traffic(plan_.pipeline, stage_, elements)) {
+      traffic.push_back(row);
+    }
+    summary_.traffic = train::traffic_rows(summary_.comm, traffic, trainer_.num_steps());
+    parallel::MemoryPrediction memory = parallel::predicted_memory(
+        stage_, shape, train::moments_per_element(plan_.optimizer.kind), mesh_.data_group().rank());
+    if (pp_group() == nullptr) memory.activations = models::predicted_activations(plan_.model, cut);
+    summary_.memory = train::memory_rows(world_.memory(), memory);
     world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
     summary_.resident_bytes = process_resident_bytes();
   }

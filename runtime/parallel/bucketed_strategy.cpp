@@ -25,8 +25,8 @@ void BucketedStrategy::add_segments(size_t bucket, FlatRange range, const Tensor
     const Parameter& parameter = *parameters_[s.parameter];
     if (parameter.frozen) continue;
     const int64_t offset = s.offset - range.begin;
-    segments_.push_back(
-        {values.slice(offset, {s.count}), grads.slice(offset, {s.count}), parameter.decay, state_elements_});
+    segments_.push_back({values.slice(offset, {s.count}), grads.slice(offset, {s.count}), parameter.decay,
+                         state_elements_, parameter.shard.count == 1, parameter.partial});
     state_offset_[s.parameter] = state_elements_;
     state_elements_ += s.count;
   }

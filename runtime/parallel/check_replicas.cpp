@@ -6,22 +6,18 @@
 #include <algorithm>
 
 #include "runtime/parallel/bucket.h"
+#include "runtime/parallel/tp_gradients.h"
 
 namespace sixfold::parallel {
 
-void check_replicas(const UnitList& units, Strategy& strategy, comm::Communicator& group, Memory& memory,
-                    int64_t step) {
-  if (group.size() == 1) return;
-  const std::vector<Parameter*> parameters = parameters_of(units);
-  std::vector<int64_t> mine;
-  for (const Parameter* parameter : parameters) {
-    const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
-    strategy.gather_value(*parameter, whole);
-    mine.push_back(static_cast<int64_t>(XXH3_64bits(whole.raw(), whole.bytes())));
-  }
+namespace {
+
+/// `mine`: a hash of each of `parameters` on this rank.
+void compare(const std::vector<const Parameter*>& parameters, std::vector<int64_t> mine, comm::Communicator& group,
+             const char* tag, int64_t step) {
   const size_t count = mine.size();
   std::vector<int64_t> all(count * static_cast<size_t>(group.size()));
-  group.all_gather({mine.data(), count, DType::I64}, {all.data(), all.size(), DType::I64}, {.tag = "dp.check"}).wait();
+  group.all_gather({mine.data(), count, DType::I64}, {all.data(), all.size(), DType::I64}, {.tag = tag}).wait();
 
   std::string ranks;
   size_t first_different = count;
@@ -37,19 +33,45 @@ void check_replicas(const UnitList& units, Strategy& strategy, comm::Communicato
                                    ", first in " + parameters[first_different]->name);
 }
 
-uint64_t hash_weights(const UnitList& units, Strategy& strategy, const std::vector<Tensor>& moments, Memory& memory) {
+}  // namespace
+
+void check_replicas(const UnitList& units, Strategy& strategy, comm::Communicator& group, comm::Communicator* tp_group,
+                    Memory& memory, int64_t step) {
+  const bool cut = tp_group != nullptr && tp_group->size() > 1;
+  if (group.size() == 1 && !cut) return;
+  std::vector<const Parameter*> parameters, replicated;
+  std::vector<int64_t> hashes, replicated_hashes;
+  for (const Parameter* parameter : parameters_of(units)) {
+    const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
+    strategy.gather_value(*parameter, whole);
+    parameters.push_back(parameter);
+    hashes.push_back(static_cast<int64_t>(XXH3_64bits(whole.raw(), whole.bytes())));
+    if (parameter->shard.count > 1) continue;
+    replicated.push_back(parameter);
+    replicated_hashes.push_back(hashes.back());
+  }
+  if (group.size() > 1) compare(parameters, hashes, group, "dp.check", step);
+  if (cut) compare(replicated, replicated_hashes, *tp_group, "tp.check", step);
+}
+
+uint64_t hash_weights(const UnitList& units, Strategy& strategy, const std::vector<Tensor>& moments,
+                      comm::Communicator* tp_group, Memory& memory) {
   std::vector<Parameter*> parameters = parameters_of(units);
   std::sort(parameters.begin(), parameters.end(), [](auto* a, auto* b) { return a->name < b->name; });
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   for (const Parameter* parameter : parameters) {
-    const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
-    strategy.gather_value(*parameter, whole);
-    XXH3_64bits_update(&state, whole.raw(), whole.bytes());
+    const Tensor piece = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
+    const auto add = [&] {
+      const Tensor whole = assemble(*parameter, piece, tp_group, memory);
+      XXH3_64bits_update(&state, whole.raw(), whole.bytes());
+    };
+    strategy.gather_value(*parameter, piece);
+    add();
     if (parameter->frozen) continue;
     for (const Tensor& moment : moments) {
-      strategy.gather_moment(*parameter, moment, whole);
-      XXH3_64bits_update(&state, whole.raw(), whole.bytes());
+      strategy.gather_moment(*parameter, moment, piece);
+      add();
     }
   }
   return XXH3_64bits_digest(&state);

@@ -49,9 +49,10 @@ void initialize(Parameter& parameter, uint64_t seed) {
     return;
   }
   NormalSequence normal(seed, parameter.name);
+  const int64_t num_real = numel(parameter.file_shape());  // padding comes last
   for (int64_t i = 0; i < value.numel(); ++i) {
     const int64_t global = parameter.shard.global_index(parameter.full_shape, i);
-    data[i] = static_cast<float>(double{parameter.init.std} * normal.at(global));
+    data[i] = global < num_real ? static_cast<float>(double{parameter.init.std} * normal.at(global)) : 0.0f;
   }
 }
 

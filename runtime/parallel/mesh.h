@@ -7,7 +7,12 @@
 // Source: Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021, section 3.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/schedule/profile.h"
 
 namespace sixfold::parallel {
 
@@ -23,6 +28,22 @@ struct MeshShape {
 /// Throws ConfigError: one message with the flags, the product and the allowed values.
 MeshShape resolve_mesh(const MeshShape& requested, int world_size);
 
+/// What the axes cut of a model and its batch, as the options of a program name it.
+struct MeshLoad {
+  int64_t num_layers = 1, num_heads = 1, vocab_size = 1, seq_len = 1, global_batch = 1;
+  bool sequence_parallel = false;  // tp cuts the sequence as well, outside attention and MLP
+};
+
+/// Throws ConfigError unless the load can be cut along every axis: layers by pp, the batch by dp, heads by sp x tp, the
+/// sequence by sp (x tp), at least one vocabulary row by tp. One message that names all that does not fit, with the
+/// allowed values. Pure, as the next.
+void check_mesh(const MeshShape& shape, const MeshLoad& load);
+
+/// Where tensor-parallel groups span nodes of `world`: how many do, and what an AllReduce of one micro-batch's
+/// activations, of `activation_bytes`, takes there and within a node of `profile` (each block has 4). Else "".
+std::string tp_crossing_warning(const MeshShape& shape, const comm::Topology& world, size_t activation_bytes,
+                                const comm::Profile& profile);
+
 /// Where one rank stands on each axis.
 struct MeshCoordinates {
   int pp = 0, dp = 0, sp = 0, tp = 0;
@@ -30,6 +51,8 @@ struct MeshCoordinates {
 };
 MeshCoordinates mesh_coordinates(const MeshShape& shape, int world_rank);
 int mesh_rank(const MeshShape& shape, const MeshCoordinates& coordinates);
+/// World ranks of the data group (below) at these coordinates of pp and tp.
+std::vector<int> data_group_ranks(const MeshShape& shape, const MeshCoordinates& coordinates);
 
 /// The groups of one rank: along each axis, the ranks that differ from it on that axis only, in the order of that axis.
 class Mesh {
@@ -41,6 +64,9 @@ class Mesh {
   const MeshCoordinates& coordinates() const { return coordinates_; }
   comm::Communicator& pp_group() { return pp_group_; }
   comm::Communicator& dp_group() { return dp_group_; }
+  /// The ranks that add up gradients: dp x sp, in the order of world ranks. What ranks of sp have are gradients of
+  /// other positions, so that they count as data parallel.
+  comm::Communicator& data_group() { return data_group_; }
   comm::Communicator& sp_group() { return sp_group_; }
   comm::Communicator& tp_group() { return tp_group_; }
 
@@ -49,7 +75,7 @@ class Mesh {
 
   MeshShape shape_;
   MeshCoordinates coordinates_;
-  comm::Communicator pp_group_, dp_group_, sp_group_, tp_group_;
+  comm::Communicator pp_group_, dp_group_, sp_group_, tp_group_, data_group_;
 };
 
 }  // namespace sixfold::parallel

@@ -169,7 +169,7 @@ MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& sh
     updated +=
         options.zero == 0 ? sizes.layout.places[i].count : part_of(sizes.layout, i, rank % sizes.num_shards).count();
   }
-  return {parameters * kF32, gradients * kF32, updated * moments_per_element * kF32};
+  return {parameters * kF32, gradients * kF32, updated * moments_per_element * kF32, std::nullopt};
 }
 
 // ---- Stages --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 // alone: something independent for what links and memory have counted to be compared with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline
 /// that the rank updates.
 struct MemoryPrediction {
   int64_t parameters = 0, gradients = 0, optimizer = 0;
+  std::optional<int64_t> activations;  // for who knows the model to fill in
 };
 MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
                                   int rank = 0);

@@ -49,6 +49,8 @@ struct UpdateSegment {
   Tensor grad;   // [n], summed over the global batch
   bool decay = false;
   int64_t state_offset = 0;  // where this segment's optimizer state starts, in elements of state_elements()
+  bool replicated = false;   // not cut by tensor parallelism: every rank of that group has the same
+  bool partial = false;      // see Parameter::partial
   bool in_norm = true;       // false: a copy, which another rank has in the norm
 };
 

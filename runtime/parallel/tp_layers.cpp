@@ -11,10 +11,38 @@ int64_t vocab_begin(const Parameter& weight) {
 
 }  // namespace
 
-TpGroup::TpGroup(comm::Communicator* group) {
+TpGroup::TpGroup(comm::Communicator* group, const TpOptions& options) {
   if (group == nullptr || group->size() == 1) return;
-  throw ConfigError("--tp " + std::to_string(group->size()) +
-                    ": tensor parallelism is not available yet; allowed values: 1");
+  group_ = group;
+  options_ = options;
+  rank_ = group->rank();
+  size_ = group->size();
+}
+
+kernels::TokenRows TpGroup::rows(const MicroBatch& batch) const {
+  kernels::TokenRows rows = batch.rows();
+  if (!cuts_positions(batch)) return rows;
+  SIXFOLD_CHECK_EQ(rows.seq_len % size_, 0, "positions over tensor-parallel ranks");
+  rows.seq_len /= size_;
+  rows.seq_offset += rank_ * rows.seq_len;
+  return rows;
+}
+
+Region TpGroup::region(kernels::Context& context, const MicroBatch& batch, const char* tag) const {
+  return {context, group_, batch.training ? tag : std::string(tag) + ".eval", batch.num_rows()};
+}
+
+Arriving TpGroup::enter(const Region& region, const MicroBatch& batch, const Tensor& x) const {
+  return cuts_positions(batch) ? GatherPositions::forward(region, x) : Arriving(CopyToRanks::forward(region, x));
+}
+Arriving TpGroup::enter_backward(const Region& region, const MicroBatch& batch, const Tensor& dx) const {
+  return cuts_positions(batch) ? GatherPositions::backward(region, dx) : CopyToRanks::backward(region, dx);
+}
+Arriving TpGroup::leave(const Region& region, const MicroBatch& batch, const Tensor& y) const {
+  return cuts_positions(batch) ? ScatterPositions::forward(region, y) : SumOverRanks::forward(region, y);
+}
+Arriving TpGroup::leave_backward(const Region& region, const MicroBatch& batch, const Tensor& dy) const {
+  return cuts_positions(batch) ? ScatterPositions::backward(region, dy) : Arriving(SumOverRanks::backward(region, dy));
 }
 
 Parameter make_parameter(std::string name, Shape full_shape, ShardSpec shard, InitRule init, bool decay) {
@@ -44,69 +72,117 @@ Tensor activation(kernels::Context& context, Shape shape) {
 // ---- Linear --------------------------------------------------------------------------------------------------------
 
 Linear::Linear(const std::string& name, int64_t in, int64_t out, float std, ShardSpec weight_shard,
-               ShardSpec bias_shard)
+               ShardSpec bias_shard, const TpGroup& tp, const std::string& tag)
     : weight_(make_parameter(name + ".weight", {in, out}, weight_shard, {.std = std}, true)),
-      bias_(make_parameter(name + ".bias", {out}, bias_shard, {}, false)) {}
+      bias_(make_parameter(name + ".bias", {out}, bias_shard, {}, false)),
+      tp_(tp),
+      tag_(tag) {}
 
-Tensor Linear::forward(kernels::Context& context, const Tensor& x) const {
+Tensor Linear::multiply(kernels::Context& context, const Tensor& x, const Tensor& bias) const {
   Tensor y = activation(context, {x.dim(0), weight_.value.dim(1)});
-  kernels::linear_forward(context, x, weight_.value, bias_.value, y);
+  kernels::linear_forward(context, x, weight_.value, bias, y);
   return y;
 }
 
-Tensor Linear::backward_input(kernels::Context& context, const Tensor& dy) const {
+Tensor Linear::multiply_transposed(kernels::Context& context, const Tensor& dy) const {
   Tensor dx = activation(context, {dy.dim(0), weight_.value.dim(0)});
   kernels::linear_backward_input(context, dy, weight_.value, dx);
   return dx;
 }
 
-void Linear::backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dy,
-                              const GradientReady& ready) {
+Region Linear::region(kernels::Context& context, const MicroBatch& batch, const char* place) const {
+  return tp_.region(context, batch, (tag_ + place).c_str());
+}
+
+void Linear::add_gradients(kernels::Context& context, const Tensor& x, const Tensor& dy) const {
   kernels::linear_backward_weight(context, x, dy, wanted_gradient(weight_), wanted_gradient(bias_));
+}
+
+void Linear::report_gradients(const GradientReady& ready) {
   report_ready(bias_, ready);
   report_ready(weight_, ready);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const std::string& name, int64_t in, int64_t out, int parts, float std,
-                                           const TpGroup& tp)
-    : Linear(name, in, out, std, tp.cut(1, parts), tp.cut(0, parts)) {}
+                                           const TpGroup& tp, const std::string& tag)
+    : Linear(name, in, out, std, tp.cut(1, parts), tp.cut(0, parts), tp, tag) {}
 
-RowParallelLinear::RowParallelLinear(const std::string& name, int64_t in, int64_t out, float std, const TpGroup& tp)
-    : Linear(name, in, out, std, tp.cut(0), ShardSpec{}) {}
+Tensor ColumnParallelLinear::forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  return multiply(context, tp_.enter(region(context, batch, "_in"), batch, x).wait(), bias_.value);
+}
+
+Arriving ColumnParallelLinear::gather_input(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  return tp_.enter(tp_.region(context, batch, "tp.regather"), batch, x);
+}
+
+Arriving ColumnParallelLinear::backward_input(kernels::Context& context, const Tensor& dy,
+                                              const MicroBatch& batch) const {
+  return tp_.enter_backward(region(context, batch, "_in.grad"), batch, multiply_transposed(context, dy));
+}
+
+RowParallelLinear::RowParallelLinear(const std::string& name, int64_t in, int64_t out, float std, const TpGroup& tp,
+                                     const std::string& tag)
+    : Linear(name, in, out, std, tp.cut(0), ShardSpec{}, tp, tag) {}
+
+Tensor RowParallelLinear::forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  const Tensor y = multiply(context, x, tp_.rank() == 0 ? bias_.value : Tensor());
+  return tp_.leave(region(context, batch, "_out"), batch, y).wait();
+}
+
+Tensor RowParallelLinear::gather_gradient(kernels::Context& context, const Tensor& dy, const MicroBatch& batch) const {
+  return tp_.leave_backward(region(context, batch, "_out.grad"), batch, dy).wait();
+}
 
 // ---- Embedding -----------------------------------------------------------------------------------------------------
 
-VocabParallelEmbedding::VocabParallelEmbedding(const std::string& name, int64_t vocab_rows, int64_t dim, float std,
-                                               const TpGroup& tp)
-    : weight_(make_parameter(name + ".weight", {vocab_rows, dim}, tp.cut(0), {.std = std}, true)) {}
-
-Tensor VocabParallelEmbedding::forward(kernels::Context& context, const Tensor& tokens) const {
-  Tensor y = activation(context, {tokens.numel(), weight_.value.dim(1)});
-  kernels::token_embedding_forward(context, tokens, weight_.value, vocab_begin(weight_), y);
-  return y;
+VocabParallelEmbedding::VocabParallelEmbedding(const std::string& name, int64_t vocab_size, int64_t vocab_rows,
+                                               int64_t dim, float std, const TpGroup& tp)
+    : weight_(make_parameter(name + ".weight", {vocab_rows, dim}, tp.cut(0), {.std = std}, true)), tp_(tp) {
+  weight_.num_padding_rows = vocab_rows - vocab_size;
 }
 
-void VocabParallelEmbedding::backward_weights(kernels::Context& context, const Tensor& tokens, const Tensor& dy) const {
+Tensor VocabParallelEmbedding::forward(kernels::Context& context, const MicroBatch& batch) const {
+  Tensor y = activation(context, {batch.tokens.numel(), weight_.value.dim(1)});
+  kernels::token_embedding_forward(context, batch.tokens, weight_.value, vocab_begin(weight_), y);
+  return tp_.leave(tp_.region(context, batch, "tp.embedding"), batch, y).wait();
+}
+
+void VocabParallelEmbedding::backward_weights(kernels::Context& context, const MicroBatch& batch,
+                                              const Tensor& dy) const {
+  const Tensor dy_of_all = tp_.leave_backward(tp_.region(context, batch, "tp.embedding.grad"), batch, dy).wait();
   if (weight_.frozen) return;
-  kernels::token_embedding_backward(context, tokens, dy, vocab_begin(weight_), weight_.grad);
+  kernels::token_embedding_backward(context, batch.tokens, dy_of_all, vocab_begin(weight_), weight_.grad);
 }
 
 // ---- Logits and cross-entropy --------------------------------------------------------------------------------------
 
-Tensor VocabParallelLogits::forward(kernels::Context& context, const Tensor& x) const {
-  Tensor logits = activation(context, {x.dim(0), weight_.value.dim(0)});
-  kernels::matmul(context, false, true, x, weight_.value, logits, /*accumulate=*/false);
+Tensor VocabParallelLogits::forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  const Tensor x_of_all = tp_.enter(tp_.region(context, batch, "tp.head_in"), batch, x).wait();
+  Tensor logits = activation(context, {x_of_all.dim(0), weight_.value.dim(0)});
+  kernels::matmul(context, false, true, x_of_all, weight_.value, logits, /*accumulate=*/false);
   return logits;
 }
 
-double VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits, const Tensor& targets,
+Tensor VocabParallelLogits::whole_logits(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  SIXFOLD_CHECK(!tp_.cuts_positions(batch), "whole logits are of rows that every rank has");
+  return GatherChannels::forward(tp_.region(context, batch, "tp.logits"), forward(context, x, batch)).wait();
+}
+
+double VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch,
                                  Statistics& statistics) const {
   const int64_t begin = vocab_begin(weight_);
+  // The maximum has no conjugate, since the loss does not depend on it; and gradients take the sums from all ranks.
+  const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
+    const Region region = tp_.region(context, batch, "tp.loss");
+    if (region.group != nullptr) region.group->all_reduce(x, x, op, {.tag = region.tag}).wait();
+  };
   statistics.row_max = activation(context, {logits.dim(0)});
   statistics.sums = activation(context, {logits.dim(0), 2});
   kernels::cross_entropy_max(context, logits, begin, vocab_size_, statistics.row_max);
-  kernels::cross_entropy_sum(context, logits, targets, begin, vocab_size_, statistics.row_max, statistics.sums);
-  return kernels::cross_entropy_loss(context, targets, statistics.sums);
+  over_ranks(statistics.row_max, ReduceOp::Max);
+  kernels::cross_entropy_sum(context, logits, batch.targets, begin, vocab_size_, statistics.row_max, statistics.sums);
+  over_ranks(statistics.sums, ReduceOp::Sum);
+  return kernels::cross_entropy_loss(context, batch.targets, statistics.sums);
 }
 
 void VocabParallelLogits::loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics,
@@ -115,13 +191,18 @@ void VocabParallelLogits::loss_backward(kernels::Context& context, const Tensor&
                                   statistics.sums, scale, logits);
 }
 
-Tensor VocabParallelLogits::backward_input(kernels::Context& context, const Tensor& dlogits) const {
-  Tensor dx = activation(context, {dlogits.dim(0), weight_.value.dim(1)});
-  kernels::matmul(context, false, false, dlogits, weight_.value, dx, /*accumulate=*/false);
-  return dx;
+Arriving VocabParallelLogits::gather_input(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
+  return tp_.enter(tp_.region(context, batch, "tp.regather"), batch, x);
 }
 
-void VocabParallelLogits::backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dlogits) const {
+Arriving VocabParallelLogits::backward_input(kernels::Context& context, const Tensor& dlogits,
+                                             const MicroBatch& batch) const {
+  Tensor dx = activation(context, {dlogits.dim(0), weight_.value.dim(1)});
+  kernels::matmul(context, false, false, dlogits, weight_.value, dx, /*accumulate=*/false);
+  return tp_.enter_backward(tp_.region(context, batch, "tp.head_in.grad"), batch, dx);
+}
+
+void VocabParallelLogits::add_gradients(kernels::Context& context, const Tensor& x, const Tensor& dlogits) const {
   if (weight_.frozen) return;
   kernels::matmul(context, true, false, dlogits, x, weight_.grad, /*accumulate=*/true);
 }

@@ -31,10 +31,21 @@ struct Parameter {
   InitRule init;
   bool decay = false;   // weight decay applies (matrices)
   bool frozen = false;  // never updated: units add no gradient and report none; set before a strategy places it
-  Tensor value;         // f32, local shape; undefined while a strategy keeps it in shards
-  Tensor grad;          // f32, local shape; units add, strategies clear; undefined while nobody adds
+  // Last rows of full_shape that only make it divide: 0 at first, without gradient, in no file and no hash.
+  int64_t num_padding_rows = 0;
+  // Replicated over tensor-parallel ranks that have different positions (Megatron's sequence parallelism): each adds
+  // the gradient of its own, and the sum over the group is meant (tp_gradients.h).
+  bool partial = false;
+  Tensor value;  // f32, local shape; undefined while a strategy keeps it in shards
+  Tensor grad;   // f32, local shape; units add, strategies clear; undefined while nobody adds
 
   Shape local_shape() const { return shard.local_shape(full_shape); }
+  /// full_shape without padding: what files hold.
+  Shape file_shape() const {
+    Shape shape = full_shape;
+    if (num_padding_rows > 0) shape[0] -= num_padding_rows;
+    return shape;
+  }
 };
 
 /// The rows that one forward and backward work on. Owned by the trainer, unchanged until its backward has ended.
@@ -46,6 +57,7 @@ struct MicroBatch {
   int64_t seq_offset = 0;             // position of the first
   int64_t step = 0;                   // optimizer step, keys dropout
   bool training = true;               // false: no dropout, nothing is kept for backward
+  bool all_positions = false;  // every rank has all positions of its rows, whatever axis cuts sequences: sampling
 
   int64_t num_rows() const { return static_cast<int64_t>(sample_index.size()); }
   kernels::TokenRows rows() const { return {sample_index.data(), num_rows(), seq_len, seq_offset, 0}; }

@@ -7,10 +7,12 @@
 namespace sixfold::train {
 
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order, comm::Communicator* pp_group) {
+                               const NormGroups& groups, NormOrder order) {
   ExactSum sum;
+  const bool counts_replicated = groups.tp == nullptr || groups.tp->rank() == 0;
   for (const parallel::UpdateSegment& segment : segments) {
     if (!segment.in_norm) continue;
+    if (segment.replicated && !counts_replicated) continue;
     if (order == NormOrder::Segments) {
       sum.add(kernels::sum_of_squares(context, segment.grad));
       continue;
@@ -20,8 +22,9 @@ double gradient_sum_of_squares(kernels::Context& context, const std::vector<para
       sum.add(static_cast<double>(grad[i]) * static_cast<double>(grad[i]));  // 48 bits: exact
     }
   }
-  if (group != nullptr) sum.all_reduce(*group, "dp.norm");
-  if (pp_group != nullptr) sum.all_reduce(*pp_group, "pp.norm");
+  if (groups.shards != nullptr) sum.all_reduce(*groups.shards, "dp.norm");
+  if (groups.tp != nullptr) sum.all_reduce(*groups.tp, "tp.norm");
+  if (groups.pp != nullptr) sum.all_reduce(*groups.pp, "pp.norm");
   return sum.value();
 }
 

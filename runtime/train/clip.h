@@ -1,6 +1,6 @@
 // Clipping by the global norm of all gradients.
 //
-//   sum   = gradient_sum_of_squares(segments, group)    one AllReduce where a group holds the gradients in shards
+//   sum   = gradient_sum_of_squares(segments, groups)   one AllReduce in each group that holds gradients in pieces
 //   clip  = clip_factor(sum, max_norm)                  the optimizer reads each gradient times clip.scale
 //
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
@@ -17,11 +17,17 @@ enum class NormOrder : uint8_t {
   Segments,  // each segment in double: depends on how gradients are cut into segments, not on threads or algorithms
   None,      // the square of each element added without rounding: the same bits however gradients are cut; slower
 };
-/// Over the segments of all ranks of `group` (tag "dp.norm"; nullptr: of this rank alone) and of all stages of
-/// `pp_group` ("pp.norm"; nullptr: one), the same on all of them. A segment that is a copy does not count. Not finite
-/// exactly when an element on any rank is not (squares of f32 fit a double). Collective over both groups.
+/// Whose segments together are all gradients.
+struct NormGroups {
+  comm::Communicator* shards = nullptr;  // Strategy::shard_group(); nullptr: this rank has them whole
+  comm::Communicator* tp = nullptr;      // ranks that layers are cut over; nullptr: none are
+  comm::Communicator* pp = nullptr;      // the stages; nullptr: one has the whole model
+};
+/// Over the segments of all ranks of the groups (tags "dp.norm", "tp.norm", "pp.norm"), the same on all of them; what
+/// tensor parallelism does not cut, and a copy on another stage, counts once. Not finite exactly when an element on any
+/// rank is not (squares of f32 fit a double). Collective over the groups.
 double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               comm::Communicator* group, NormOrder order, comm::Communicator* pp_group = nullptr);
+                               const NormGroups& groups, NormOrder order);
 
 struct Clip {
   double norm = 0;     // before clipping

@@ -32,6 +32,9 @@ std::vector<MemoryRow> memory_rows(const Memory& memory, const parallel::MemoryP
     if (category == Category::Parameters) row.predicted_bytes = static_cast<double>(predicted.parameters);
     if (category == Category::Gradients) row.predicted_bytes = static_cast<double>(predicted.gradients);
     if (category == Category::Optimizer) row.predicted_bytes = static_cast<double>(predicted.optimizer);
+    if (category == Category::Activations && predicted.activations) {
+      row.predicted_bytes = static_cast<double>(*predicted.activations);
+    }
   }
   return rows;
 }

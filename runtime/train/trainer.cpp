@@ -5,6 +5,7 @@
 
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/stage_units.h"
+#include "runtime/parallel/tp_gradients.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {
@@ -44,17 +45,22 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
       pipeline_({parts_.pp_group, chunks_of(parts_, options.virtual_stages), parts_.strategy, parts_.context,
                  [this] { poll(); }}) {
   check_batch_share(options_.share);
+  SIXFOLD_CHECK_EQ(options_.seq_len % options_.sequence_parts, 0, "positions of a row over ranks");
+  const int64_t seq_len = options_.seq_len / options_.sequence_parts;
+  row_tokens_.resize(static_cast<size_t>(options_.seq_len));
+  row_targets_.resize(row_tokens_.size());
   if (parts_.world.size() > 1) parts_.context.between = [this] { poll(); };
   const int num_micro_batches = options_.share.num_micro_batches();
   const auto rows = static_cast<size_t>(options_.share.micro_batch);
-  const Shape shape{options_.share.micro_batch * options_.seq_len};
+  const Shape shape{options_.share.micro_batch * seq_len};
   actions_ = parallel::pipeline_schedule(pipeline_shape(num_micro_batches))[static_cast<size_t>(pipeline_.stage())];
   for (int m = 0; m < num_micro_batches; ++m) {
     parallel::MicroBatch& batch = batches_.emplace_back();
     batch.tokens = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
     batch.targets = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
     batch.sample_index.resize(rows);
-    batch.seq_len = options_.seq_len;
+    batch.seq_len = seq_len;
+    batch.seq_offset = options_.sequence_part * seq_len;
   }
 }
 
@@ -87,8 +93,9 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   if (pipeline_.has_loss()) loss_sum.start(parts_.batch_group, run.loss, "dp.loss");
 
   const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  const double sum_of_squares = gradient_sum_of_squares(parts_.context, segments, parts_.strategy.shard_group(),
-                                                        options_.norm_order, parts_.pp_group);
+  parallel::sum_partial_gradients(segments, parts_.tp_group, parts_.context.memory);
+  const double sum_of_squares = gradient_sum_of_squares(
+      parts_.context, segments, {parts_.strategy.shard_group(), parts_.tp_group, parts_.pp_group}, options_.norm_order);
   const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
   if (after_gradients) after_gradients(result.step);
   if (clip.finite) {
@@ -99,7 +106,8 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   parts_.strategy.after_step();
   ++num_steps_;
   if (options_.check_replicas_every > 0 && num_steps_ % options_.check_replicas_every == 0) {
-    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.context.memory, num_steps_);
+    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.tp_group, parts_.context.memory,
+                             num_steps_);
   }
 
   tokens_work.wait();
@@ -137,21 +145,22 @@ double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
   return loss / std::max(tokens, 1.0);
 }
 
-/// Fills micro-batch `index` of this rank; rows from num_rows on are masked.
-void Trainer::load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index,
-                   int64_t num_rows) const {
-  const auto seq_len = static_cast<size_t>(options_.seq_len);
+/// Fills micro-batch `index` of this rank with its positions; rows from num_rows on are masked.
+void Trainer::load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows) {
   batch.step = step;
   for (size_t i = 0; i < batch.sample_index.size(); ++i) {
     const int64_t row = options_.share.global_row(index, static_cast<int64_t>(i));
-    const std::span<int32_t> tokens(batch.tokens.data<int32_t>() + i * seq_len, seq_len);
-    const std::span<int32_t> targets(batch.targets.data<int32_t>() + i * seq_len, seq_len);
+    const auto place = static_cast<std::ptrdiff_t>(i) * batch.seq_len;
+    int32_t* tokens = batch.tokens.data<int32_t>() + place;
+    int32_t* targets = batch.targets.data<int32_t>() + place;
     batch.sample_index[i] = step * options_.share.global_batch + row;
     if (row < num_rows) {
-      fill_row(step, row, tokens, targets);
+      fill_row(step, row, row_tokens_, row_targets_);
+      std::copy_n(row_tokens_.begin() + batch.seq_offset, batch.seq_len, tokens);
+      std::copy_n(row_targets_.begin() + batch.seq_offset, batch.seq_len, targets);
     } else {
-      std::fill(tokens.begin(), tokens.end(), 0);
-      std::fill(targets.begin(), targets.end(), -1);
+      std::fill_n(tokens, batch.seq_len, 0);
+      std::fill_n(targets, batch.seq_len, -1);
     }
   }
 }

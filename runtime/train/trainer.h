@@ -7,8 +7,9 @@
 //   2. the stage's list of actions (pipeline.h): forward m, backward m in turn where one stage has the whole model;
 //      between units, and between pieces of the long kernels, the trainer polls the communication, so that it goes on
 //      without a thread of its own
-//   3. finish_gradients, global norm ("dp.norm" where gradients are in shards, "pp.norm" over the stages), clipping,
-//      optimizer, after_step; the loss is AllReduced meanwhile ("dp.loss" on the last stage, then "pp.loss")
+//   3. finish_gradients, sums over tensor-parallel ranks that had other positions ("tp.grads"), global norm ("dp.norm"
+//      where gradients are in shards, "tp.norm", "pp.norm" over the stages), clipping, optimizer, after_step; the loss
+//      is AllReduced meanwhile ("dp.loss" on the last stage, then "pp.loss")
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,9 @@ namespace sixfold::train {
 using FillRow = std::function<void(int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets)>;
 
 struct TrainerOptions {
-  int64_t seq_len = 0;
+  int64_t seq_len = 0;    // of a row
+  int sequence_part = 0;  // this rank has positions seq_len / sequence_parts * sequence_part .. of its rows
+  int sequence_parts = 1;
   BatchShare share;
   LrSchedule lr;
   double clip_norm = 0;  // 0: gradients are not clipped
@@ -43,7 +46,8 @@ struct TrainerOptions {
 /// What a trainer works with; all of it outlives the trainer.
 struct TrainerParts {
   comm::World& world;
-  comm::Communicator& batch_group;  // the ranks of this stage that share the global batch
+  comm::Communicator& batch_group;  // the ranks of this stage that share the positions of the global batch
+  comm::Communicator* tp_group;     // the ranks that layers are cut over; nullptr: none are
   parallel::UnitList units;         // of the whole model
   parallel::Strategy& strategy;     // with several stages a StageStrategy
   Optimizer& optimizer;
@@ -93,7 +97,7 @@ class Trainer {
   int64_t num_skipped() const { return num_skipped_; }
 
  private:
-  void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows) const;
+  void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows);
   parallel::PipelineShape pipeline_shape(int num_micro_batches) const;
   double sum_over_stages(double value, const std::string& tag);
   void poll();
@@ -103,7 +107,8 @@ class Trainer {
   FillRow fill_row_;
   parallel::Pipeline pipeline_;
   std::vector<parallel::Action> actions_;
-  std::vector<parallel::MicroBatch> batches_;  // by micro-batch
+  std::vector<int32_t> row_tokens_, row_targets_;  // of one whole row
+  std::vector<parallel::MicroBatch> batches_;      // by micro-batch
   int64_t num_steps_ = 0;
   int64_t num_skipped_ = 0;
 };
