@@ -3,8 +3,9 @@
 
 #include <unistd.h>
 
-#include <cstdint>
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "runtime/core/error.h"
@@ -31,7 +32,11 @@ inline void check_writable(const std::string& flag, const std::string& path) {
 inline void check_memory(const std::string& what, double bytes) {
   const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (bytes <= available) return;
-  const auto gib = [](double b) { return std::to_string(static_cast<uint64_t>(b / (1u << 30)) + 1) + " GiB"; };
+  const auto gib = [](double b) {
+    std::ostringstream text;
+    text << std::ceil(b / (1u << 30)) << " GiB";
+    return text.str();
+  };
   throw ConfigError(what + ": needs about " + gib(bytes) + " of memory, this machine has " + gib(available));
 }
 

@@ -16,6 +16,7 @@ void ExactSum::add(double value) {
     ++limbs_[kNumLimbs];
     return;
   }
+  SIXFOLD_CHECK_LE(0.0, value, "an addend");
   if (value == 0) return;
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);  // value = mantissa 2^exponent, 0.5 <= mantissa < 1

@@ -164,7 +164,7 @@ bool ScheduleRun::lend(const Step& step, size_t shift, size_t offset, size_t byt
 
 bool ScheduleRun::land(const Step& step, size_t shift, size_t offset, size_t bytes, Target& target) {
   if (!step.lands.used) return false;
-  const uint64_t output = links_.signatures(step.send_peer).output_of(sequence_);
+  const uint64_t output = links_.signatures(step.send_peer).output_of(sequence_, signature_words_);
   if (output == 0) return false;
   std::byte* landing =
       links_.reach(step.send_peer, output, (step.lands.offset + shift + offset) * element_bytes_, bytes);

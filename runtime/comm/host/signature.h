@@ -52,11 +52,15 @@ class SignatureRing {
     entries_[sequence % kEntries].output.store(word, std::memory_order_relaxed);
     started_.store(sequence + 1, std::memory_order_release);
   }
-  /// The word of the Output of operation `sequence`; 0 when the rank has not started it, or it cannot be reached. Only
-  /// for an operation that this rank cannot have left behind.
-  uint64_t output_of(uint64_t sequence) const {
+  /// The word of the Output of operation `sequence`; 0 when the rank has not started it, or has entered another one
+  /// than `packed` says in its place, or it cannot be reached. Only for an operation that this rank cannot have left
+  /// behind.
+  uint64_t output_of(uint64_t sequence, const std::array<uint64_t, 2>& packed) const {
     if (started_.load(std::memory_order_acquire) <= sequence) return 0;
-    return entries_[sequence % kEntries].output.load(std::memory_order_relaxed);
+    const Entry& entry = entries_[sequence % kEntries];
+    const bool same = entry.words[0].load(std::memory_order_relaxed) == packed[0] &&
+                      entry.words[1].load(std::memory_order_relaxed) == packed[1];
+    return same ? entry.output.load(std::memory_order_relaxed) : 0;
   }
   /// The oldest operation that find() may still know.
   uint64_t oldest() const {
