@@ -81,7 +81,7 @@ struct PipelineRig {
         units(model.units(), mesh.coordinates().pp, job.pp, job.virtual_stages),
         strategy(units, world.memory(), mesh.pp_group(), mesh.dp_group(), job.strategy),
         optimizer(train::make_optimizer(optimizer_options(job), strategy.state_elements(), world.memory())),
-        trainer({world, mesh.dp_group(), model.units(), strategy, *optimizer, context, &mesh.pp_group()},
+        trainer({world, mesh.dp_group(), nullptr, model.units(), strategy, *optimizer, context, &mesh.pp_group()},
                 options(job, mesh), rig_row) {
     // Weights larger than the usual ones, so that attention is far from uniform.
     strategy.load_values([](parallel::Parameter& p) {
