@@ -333,7 +333,7 @@ TEST(Pipeline, FinishesWithMessagesOfAnySizeAndStagesThatDawdle) {
                 for (parallel::Unit* unit : chunk) EXPECT_EQ(unit->parameters()[0]->grad.data<float>()[0], m);
               }
             },
-            options, 10);
+            options, 60);
       }
     }
   }

@@ -104,7 +104,7 @@ TEST(Report, ColumnsLineUp) {
 TEST(Report, MemoryBesideTheFormulas) {
   Memory memory;
   const auto block = memory.allocate(400, Category::Gradients);
-  for (const MemoryRow& row : memory_rows(memory, {400, 100, 800})) {
+  for (const MemoryRow& row : memory_rows(memory, {400, 100, 800, std::nullopt})) {
     switch (row.category) {
       case Category::Parameters:
         EXPECT_EQ(row.predicted_bytes, 400);

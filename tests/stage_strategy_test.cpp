@@ -112,9 +112,9 @@ TEST(StageStrategy, TiedGradientsAreSummedBeforeAnySharding) {
             const auto& segments = strategy.finish_gradients();
             // 22, and 3 for each of the seven others: 484 + 63.
             for (train::NormOrder order : {train::NormOrder::Segments, train::NormOrder::None}) {
-              EXPECT_EQ(
-                  train::gradient_sum_of_squares(context, segments, strategy.shard_group(), order, &mesh.pp_group()),
-                  484 + 7 * 9);
+              EXPECT_EQ(train::gradient_sum_of_squares(context, segments,
+                                                       {strategy.shard_group(), nullptr, &mesh.pp_group()}, order),
+                        484 + 7 * 9);
             }
             for (Unit* unit : model.units) {
               for (const Parameter* p : unit->parameters()) {
