@@ -40,8 +40,15 @@ TEST_F(PipelineProgram, EveryLayoutIsTheRunOfOneRank) {
                                  {4, "--pp 2 --zero 1"},
                                  {4, "--pp 2 --zero 2 --pp-schedule gpipe"},
                                  {4, "--pp 2 --zero 3 --pp-schedule interleaved --virtual-stages 2"},
-                                 {8, "--pp 2 --zero 3 --hsdp --topology 4x2"}};
+                                 {8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
+                                 {8, "--pp 2 --tp 2"},
+                                 {8, "--pp 2 --tp 2 --sequence-parallel megatron --zero 1"},
+                                 {8, "--pp 2 --sp 2 --zero 2"},
+                                 {8, "--pp 4 --tp 2 --sequence-parallel megatron --clip 0.1"}};
   if (kinds_of_ranks().size() > 1) {
+    layouts.push_back({8, "--pp 2 --tp 2 --zero 3", true});
+    layouts.push_back({8, "--pp 4 --tp 2", true});
+    layouts.push_back({8, "--pp 2 --sp 2", true});
     layouts.push_back({3, "--pp 3", true});
     layouts.push_back({4, "--pp 2 --zero 3 --pp-schedule interleaved", true});
     layouts.push_back({4, "--pp 4 --pp-schedule gpipe --comm mpi", true});
