@@ -1,0 +1,27 @@
+// Which device a program computes on: `--device auto|cpu|cuda`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/core/tensor.h"
+
+namespace sixfold {
+
+enum class DeviceChoice : uint8_t { Auto, Cpu, Cuda };
+/// Throws ConfigError with the allowed names.
+DeviceChoice parse_device_choice(std::string_view name);
+
+/// What there is to choose from.
+struct CudaProbe {
+  int num_devices = 0;
+  std::string problem;  // why there are none: no GPU, a driver that is too old, a build without CUDA
+};
+/// Looks at this machine, as seen by this build. Never throws.
+CudaProbe probe_cuda();
+
+/// Auto takes the first GPU where there is one, else the CPU, and logs one line that says why. Throws ConfigError where
+/// Cuda is asked for and there is none.
+Device choose_device(DeviceChoice choice, const CudaProbe& probe);
+
+}  // namespace sixfold
