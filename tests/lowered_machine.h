@@ -25,6 +25,8 @@ class HostPlatform {
   static V load(const V* address) {
     return *address;
   }
+  template <typename V>
+  static void pin(V&) {}
   static bool agree(bool ok) { return ok; }
   static void sync() {}
   static void raise(uint64_t* flag, uint64_t value) {

@@ -13,9 +13,9 @@ std::vector<bool> all(int size, bool in_place) {
 constexpr BlockShape kSmall{.num_splits = 2, .num_slots = 4, .slot_elements = 8, .granule = 2};
 
 TEST(PartOfChunk, CoversTheChunkInWholeGranules) {
-  for (uint64_t length : {0u, 1u, 3u, 4u, 5u, 63u, 64u, 65u, 1000u}) {
+  for (uint32_t length : {0u, 1u, 3u, 4u, 5u, 63u, 64u, 65u, 1000u}) {
     for (uint32_t splits : {1u, 2u, 3u, 16u}) {
-      uint64_t next = 0;
+      uint32_t next = 0;
       for (uint32_t split = 0; split < splits; ++split) {
         const ChunkPart part = part_of_chunk(length, split, splits, 4);
         if (part.count == 0) continue;
@@ -35,7 +35,7 @@ TEST(PartOfChunk, CoversTheChunkInWholeGranules) {
 TEST(ChunkWalk, FillsSlotsWithPiecesAtWholeGranules) {
   const uint64_t cuts[] = {0, 5, 5, 12};  // chunks of 5, 0 and 7 elements
   ChunkWalk walk(cuts, 3, 0, 1, 2);
-  uint64_t filled = 0;
+  uint32_t filled = 0;
   const ChunkWalk::Piece first = walk.take(filled, 8);
   EXPECT_EQ(first.chunk, 0u);
   EXPECT_EQ(first.count, 5u);

@@ -16,7 +16,10 @@
 
 namespace sixfold::comm {
 
-enum class BackendKind : uint8_t { Own, Mpi };
+/// Own: our collectives, on the World's device. Host: the same on host memory, whatever the device. Mpi: MPI's.
+enum class BackendKind : uint8_t { Own, Mpi, Host };
+
+class GridDevice;  // cuda/grid_device.h
 
 /// Shape of the links, in shared memory and between hosts. Tests make them small, so that few elements reach every
 /// path.
@@ -48,6 +51,8 @@ struct WorldOptions {
   // Where a World that fails writes flight-recorder.json, the last operations of all ranks of the host; made where it
   // is missing. Empty: nowhere.
   std::string flight_recorder_dir;
+  /// Where collectives of the World's groups run: nullptr, on the host. Threads only; shared by all ranks.
+  std::shared_ptr<GridDevice> grid_device;
   std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 

@@ -49,16 +49,19 @@ struct InstructionList {
 
 /// Elements [begin, begin + count) of a chunk.
 struct ChunkPart {
-  uint64_t begin = 0, count = 0;
+  uint32_t begin = 0, count = 0;
 };
+
+/// Most elements of a chunk, which a pass does not exceed: the arithmetic of parts has 32 bits.
+inline constexpr uint64_t kMaxChunk = 0xffff0000;
 
 /// The part of a chunk of `length` elements that one of `num_splits` blocks moves: whole granules (of 16 bytes, so that
 /// parts of an aligned chunk are aligned), nearly as many for each, the first ones one more.
-SIXFOLD_HD inline ChunkPart part_of_chunk(uint64_t length, uint32_t split, uint32_t num_splits, uint32_t granule) {
-  const uint64_t num_granules = (length + granule - 1) / granule;
-  const uint64_t floor = num_granules / num_splits, num_larger = num_granules % num_splits;
-  const uint64_t begin = (split * floor + (split < num_larger ? split : num_larger)) * granule;
-  const uint64_t end = begin + (floor + (split < num_larger ? 1 : 0)) * granule;
+SIXFOLD_HD inline ChunkPart part_of_chunk(uint32_t length, uint32_t split, uint32_t num_splits, uint32_t granule) {
+  const uint32_t num_granules = (length + granule - 1) / granule;
+  const uint32_t floor = num_granules / num_splits, num_larger = num_granules % num_splits;
+  const uint32_t begin = (split * floor + (split < num_larger ? split : num_larger)) * granule;
+  const uint32_t end = begin + (floor + (split < num_larger ? 1 : 0)) * granule;
   if (begin >= length) return {length, 0};
   return {begin, (end < length ? end : length) - begin};
 }
@@ -76,13 +79,13 @@ class ChunkWalk {
   /// Elements [offset, offset + count) of a chunk, and their place among the elements of a slot.
   struct Piece {
     uint32_t chunk = 0;
-    uint64_t offset = 0, count = 0;
-    uint64_t place = 0;
+    uint32_t offset = 0, count = 0;
+    uint32_t place = 0;
   };
   /// The next piece, of a slot of `capacity` elements (whole granules) in which `filled` are taken; adds to `filled`.
   /// Pieces begin at whole granules. Only when not done() and `filled` < `capacity`.
-  SIXFOLD_HD Piece take(uint64_t& filled, uint64_t capacity) {
-    const uint64_t room = capacity - filled, left = part_.count - within_;
+  SIXFOLD_HD Piece take(uint32_t& filled, uint32_t capacity) {
+    const uint32_t room = capacity - filled, left = part_.count - within_;
     const Piece piece{chunk_, part_.begin + within_, left < room ? left : room, filled};
     filled += (piece.count + granule_ - 1) / granule_ * granule_;
     within_ += piece.count;
@@ -98,7 +101,7 @@ class ChunkWalk {
   SIXFOLD_HD void settle() {
     within_ = 0;
     for (; chunk_ < num_chunks_; ++chunk_) {
-      part_ = part_of_chunk(cuts_[chunk_ + 1] - cuts_[chunk_], split_, num_splits_, granule_);
+      part_ = part_of_chunk(static_cast<uint32_t>(cuts_[chunk_ + 1] - cuts_[chunk_]), split_, num_splits_, granule_);
       if (part_.count > 0) return;
     }
   }
@@ -107,7 +110,7 @@ class ChunkWalk {
   uint32_t num_chunks_, split_, num_splits_, granule_;
   uint32_t chunk_ = 0;
   ChunkPart part_;
-  uint64_t within_ = 0;
+  uint32_t within_ = 0;
 };
 
 }  // namespace sixfold::comm

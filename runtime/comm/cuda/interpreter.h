@@ -67,23 +67,20 @@ struct WaitPlace {
 template <typename T, ReduceOp op, typename Platform>
 class BlockRun {
  public:
-  SIXFOLD_HD BlockRun(Platform& platform, const RankProgram& program, uint32_t channel, uint32_t split)
+  SIXFOLD_DEVICE BlockRun(Platform& platform, const RankProgram& program, uint32_t channel, uint32_t split)
       : platform_(platform), program_(program), channel_(channel), split_(split) {}
 
   /// Called by all threads of the block. False when a wait was given up: the links are unusable from then on.
-  SIXFOLD_HD bool run() {
-    const int32_t awaits = program_.awaits[channel_], awaited_by = program_.awaited_by[channel_];
-    uint64_t* const to_publish = awaited_by < 0 ? nullptr : line(program_.published, static_cast<uint32_t>(awaited_by));
-    awaited_flag_ = awaits < 0 ? nullptr : line(program_.published, channel_);
-    publish_flag_ = to_publish;
+  SIXFOLD_DEVICE bool run() {
+    const int32_t awaits = program_.awaits[channel_];
     // Nobody else writes the one, or the other, while this block runs.
     if (awaits >= 0) awaited_base_ = *line(program_.seen, channel_);
-    if (to_publish != nullptr) publish_base_ = *to_publish;
+    if (publishes()) publish_base_ = *publish_flag();
     platform_.sync();
-    for (place_.pass = 0; place_.pass < program_.num_passes; ++place_.pass) {
+    for (pass_ = 0; pass_ < program_.num_passes; ++pass_) {
       const InstructionList list = list_of(channel_);
       for (uint32_t i = 0; i < list.count; ++i) {
-        place_.instruction = i;
+        instruction_ = i;
         if (!run_instruction(program_.instructions[list.first + i], program_.cuts + list.first_cut)) return false;
       }
       publish_base_ += uint64_t{list.count} << kSliceBits;
@@ -92,7 +89,7 @@ class BlockRun {
     platform_.sync();
     if (platform_.thread() == 0) {
       if (awaits >= 0) *line(program_.seen, channel_) = awaited_base_;
-      if (to_publish != nullptr) platform_.raise(to_publish, publish_base_);
+      if (publishes()) platform_.raise(publish_flag(), publish_base_);
     }
     return true;
   }
@@ -100,34 +97,38 @@ class BlockRun {
  private:
   static constexpr int kSliceBits = 8;  // an instruction has fewer slices than a link slots
 
-  SIXFOLD_HD uint64_t* line(uint64_t* lines, uint32_t channel) const {
+  SIXFOLD_DEVICE uint64_t* line(uint64_t* lines, uint32_t channel) const {
     return lines + uint64_t{channel * program_.num_splits + split_} * kFlagStride;
   }
-  SIXFOLD_HD InstructionList list_of(uint32_t channel) const {
-    const bool last = place_.pass + 1 == program_.num_passes;
-    const uint64_t stored = !program_.alike ? place_.pass : (last ? program_.num_stored_passes - 1 : 0);
+  SIXFOLD_DEVICE bool publishes() const { return program_.awaited_by[channel_] >= 0; }
+  SIXFOLD_DEVICE uint64_t* publish_flag() const {
+    return line(program_.published, static_cast<uint32_t>(program_.awaited_by[channel_]));
+  }
+  SIXFOLD_DEVICE InstructionList list_of(uint32_t channel) const {
+    const bool last = pass_ + 1 == program_.num_passes;
+    const uint64_t stored = !program_.alike ? pass_ : (last ? program_.num_stored_passes - 1 : 0);
     return program_.lists[stored * program_.num_channels + channel];
   }
-  SIXFOLD_HD const BlockLink* link(const BlockLink* links, uint8_t connection) const {
+  SIXFOLD_DEVICE const BlockLink* link(const BlockLink* links, uint8_t connection) const {
     return links + uint64_t{channel_ * program_.num_splits + split_} * program_.max_connections + connection;
   }
-  SIXFOLD_HD static bool has(const Instruction& in, InstructionFlag flag) { return (in.op & flag) != 0; }
+  SIXFOLD_DEVICE static bool has(const Instruction& in, InstructionFlag flag) { return (in.op & flag) != 0; }
 
   /// Where chunk 0 of an operand's run would begin, were its cuts counted from element 0.
-  SIXFOLD_HD std::byte* base_of(uint32_t buffer) const {
+  SIXFOLD_DEVICE std::byte* base_of(uint32_t buffer) const {
     const bool moves_on = buffer <= static_cast<uint32_t>(Buffer::Output);
-    const bool shifts = program_.alike && place_.pass + 1 < program_.num_passes;
-    const uint64_t shift = moves_on && shifts ? place_.pass * program_.pass_count : 0;
+    const bool shifts = program_.alike && pass_ + 1 < program_.num_passes;
+    const uint64_t shift = moves_on && shifts ? pass_ * program_.pass_count : 0;
     return program_.buffers[buffer] + shift * bytes_of(buffer);
   }
-  SIXFOLD_HD static constexpr uint64_t bytes_of(uint32_t buffer) {
+  SIXFOLD_DEVICE static constexpr uint64_t bytes_of(uint32_t buffer) {
     return buffer == static_cast<uint32_t>(Buffer::Accum) ? sizeof(kernels::Accum<T>) : sizeof(T);
   }
-  SIXFOLD_HD static bool is_accum(uint32_t buffer) {
+  SIXFOLD_DEVICE static bool is_accum(uint32_t buffer) {
     return !std::is_same_v<kernels::Accum<T>, T> && buffer == static_cast<uint32_t>(Buffer::Accum);
   }
 
-  SIXFOLD_HD bool run_instruction(const Instruction& in, const uint64_t* cuts) {
+  SIXFOLD_DEVICE bool run_instruction(const Instruction& in, const uint64_t* cuts) {
     const BlockLink* from = has(in, kReceives) ? link(program_.recvs, in.recv) : nullptr;
     const BlockLink* to = has(in, kSends) ? link(program_.sends, in.send) : nullptr;
     const uint32_t source = in.buffers & 15u, destination = in.buffers >> 4;
@@ -136,25 +137,20 @@ class BlockRun {
     const std::byte* source_base = has(in, kReadsSource) ? base_of(source) : nullptr;
     std::byte* destination_base = has(in, kStores) ? base_of(destination) : nullptr;
     const float scale = has(in, kFinishes) ? program_.scale : 1.0f;
-    const uint64_t capacity = program_.slot_elements;
+    const uint32_t capacity = program_.slot_elements;
 
     ChunkWalk walk(source_cuts, in.num_chunks, split_, program_.num_splits, program_.granule);
     for (uint32_t slice = 0; !walk.done(); ++slice) {
       if (!platform_.agree(platform_.thread() != 0 || await_slice(in, from, to, slice))) return false;
       // Counts are read between the two barriers of a slice; thread 0 writes them after the second one.
-      const uint64_t slot_bytes = capacity * sizeof(T);
+      const uint64_t slot_bytes = uint64_t{capacity} * sizeof(T);
       const T* received = nullptr;
       T* send = nullptr;
-      uint64_t num_received = 0, num_sent = 0;
       if (from != nullptr) {
-        num_received = *from->moved;
-        received = reinterpret_cast<const T*>(from->slots + num_received % program_.num_slots * slot_bytes);
+        received = reinterpret_cast<const T*>(from->slots + *from->moved % program_.num_slots * slot_bytes);
       }
-      if (to != nullptr) {
-        num_sent = *to->moved;
-        send = reinterpret_cast<T*>(to->slots + num_sent % program_.num_slots * slot_bytes);
-      }
-      for (uint64_t filled = 0; !walk.done() && filled < capacity;) {
+      if (to != nullptr) send = reinterpret_cast<T*>(to->slots + *to->moved % program_.num_slots * slot_bytes);
+      for (uint32_t filled = 0; !walk.done() && filled < capacity;) {
         const ChunkWalk::Piece piece = walk.take(filled, capacity);
         PieceOperands<T> o;
         if (received != nullptr) o.received = received + piece.place;
@@ -175,55 +171,39 @@ class BlockRun {
         move_piece<T, op>(platform_, o, piece.count, scale);
       }
       platform_.sync();
-      if (platform_.thread() == 0) end_slice(in, from, to, num_received + 1, num_sent + 1, slice);
+      if (platform_.thread() == 0) end_slice(in, from, to, slice);
     }
     return true;
   }
 
   /// By one thread. Dependencies first: they cost least to look at.
-  SIXFOLD_HD bool await_slice(const Instruction& in, const BlockLink* from, const BlockLink* to, uint32_t slice) {
-    place_.channel = channel_;
-    place_.split = split_;
+  SIXFOLD_DEVICE bool await_slice(const Instruction& in, const BlockLink* from, const BlockLink* to, uint32_t slice) {
+    const auto await = [&](WaitKind kind, uint32_t connection, const uint64_t* flag, uint64_t at_least) {
+      return platform_.await(flag, at_least, {kind, channel_, split_, connection, instruction_, pass_});
+    };
     if (in.awaited != kNoInstruction) {
-      place_.kind = WaitKind::Channel;
       const uint64_t wanted = awaited_base_ + (uint64_t{in.awaited} << kSliceBits) + slice + 1;
-      if (!platform_.await(awaited_flag_, wanted, place_)) return false;
+      if (!await(WaitKind::Channel, 0, line(program_.published, channel_), wanted)) return false;
     }
-    if (from != nullptr) {
-      place_.kind = WaitKind::Message;
-      place_.connection = in.recv;
-      if (!platform_.await(from->tail, *from->moved + 1, place_)) return false;
-    }
-    if (to != nullptr && *to->moved >= program_.num_slots) {
-      place_.kind = WaitKind::Slot;
-      place_.connection = in.send;
-      if (!platform_.await(to->head, *to->moved + 1 - program_.num_slots, place_)) return false;
-    }
-    return true;
+    if (from != nullptr && !await(WaitKind::Message, in.recv, from->tail, *from->moved + 1)) return false;
+    if (to == nullptr || *to->moved < program_.num_slots) return true;
+    return await(WaitKind::Slot, in.send, to->head, *to->moved + 1 - program_.num_slots);
   }
 
   /// By one thread, after the barrier that ends the slice.
-  SIXFOLD_HD void end_slice(const Instruction& in, const BlockLink* from, const BlockLink* to, uint64_t num_received,
-                            uint64_t num_sent, uint32_t slice) {
-    if (to != nullptr) {
-      *to->moved = num_sent;
-      platform_.raise(to->tail, num_sent);
-    }
-    if (from != nullptr) {
-      *from->moved = num_received;
-      platform_.raise(from->head, num_received);
-    }
+  SIXFOLD_DEVICE void end_slice(const Instruction& in, const BlockLink* from, const BlockLink* to, uint32_t slice) {
+    if (to != nullptr) platform_.raise(to->tail, ++*to->moved);
+    if (from != nullptr) platform_.raise(from->head, ++*from->moved);
     if (has(in, kPublishes)) {
-      platform_.raise(publish_flag_, publish_base_ + (uint64_t{place_.instruction} << kSliceBits) + slice + 1);
+      platform_.raise(publish_flag(), publish_base_ + (uint64_t{instruction_} << kSliceBits) + slice + 1);
     }
   }
 
   Platform& platform_;
   const RankProgram& program_;
   uint32_t channel_, split_;
-  WaitPlace place_;
-  const uint64_t* awaited_flag_ = nullptr;
-  uint64_t* publish_flag_ = nullptr;
+  uint64_t pass_ = 0;
+  uint32_t instruction_ = 0;
   uint64_t awaited_base_ = 0, publish_base_ = 0;
 };
 

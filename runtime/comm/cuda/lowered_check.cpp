@@ -187,7 +187,7 @@ void LoweredReplay::move_slice(Block& at, const Instruction& instruction, std::d
     }
   }
   Message message;
-  for (uint64_t filled = 0; !at.walk->done() && filled < lowered_.shape.slot_elements;) {
+  for (uint32_t filled = 0; !at.walk->done() && filled < lowered_.shape.slot_elements;) {
     const ChunkWalk::Piece piece = at.walk->take(filled, lowered_.shape.slot_elements);
     message.counts.push_back(piece.count);
     if (numbers_ == nullptr) continue;

@@ -112,6 +112,7 @@ class RankLowering {
   }
 
   uint16_t chunks(const Slice& slice, uint32_t& num_chunks) const {
+    SIXFOLD_CHECK_LE(slice.count, kMaxChunk, "elements of a step");
     const auto buffer = static_cast<size_t>(slice.buffer);
     const auto begin = pass_.cuts.begin() + static_cast<std::ptrdiff_t>(first_cut_[buffer]);
     const auto end = begin + static_cast<std::ptrdiff_t>(num_cuts_[buffer]);
@@ -215,9 +216,27 @@ ChunkWalk walk_of(const BlockShape& shape, const LoweredPass& pass, const Instru
 size_t num_slices(const BlockShape& shape, const LoweredPass& pass, const Instruction& instruction, int split) {
   size_t slices = 0;
   for (ChunkWalk walk = walk_of(shape, pass, instruction, split); !walk.done(); ++slices) {
-    for (uint64_t filled = 0; !walk.done() && filled < shape.slot_elements;) walk.take(filled, shape.slot_elements);
+    for (uint32_t filled = 0; !walk.done() && filled < shape.slot_elements;) walk.take(filled, shape.slot_elements);
   }
   return slices;
+}
+
+uint64_t sent_elements(const Lowered& lowered, int rank) {
+  const LoweredRank& own = lowered.ranks[static_cast<size_t>(rank)];
+  std::vector<uint64_t> of_stored;
+  for (const LoweredPass& pass : own.passes) {
+    uint64_t& sent = of_stored.emplace_back(0);
+    for (const auto& list : pass.lists) {
+      for (const Instruction& instruction : list) {
+        if ((instruction.op & kSends) == 0) continue;
+        const size_t first = instruction.op & kReadsSource ? instruction.source : instruction.destination;
+        sent += pass.cuts[first + instruction.num_chunks] - pass.cuts[first];
+      }
+    }
+  }
+  uint64_t sent = 0;
+  for (size_t pass = 0; pass < lowered.num_passes; ++pass) sent += of_stored[lowered.stored_pass(pass)];
+  return sent;
 }
 
 std::string to_string(const Instruction& instruction) {

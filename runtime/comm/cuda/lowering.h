@@ -75,6 +75,9 @@ size_t num_slices(const BlockShape& shape, const LoweredPass& pass, const Instru
 /// A walk through what that block moves of it.
 ChunkWalk walk_of(const BlockShape& shape, const LoweredPass& pass, const Instruction& instruction, int split);
 
+/// What `rank` sends in all passes.
+uint64_t sent_elements(const Lowered& lowered, int rank);
+
 /// "recv 0, reduce Input chunks 2+1 -> Output 2+1, send 1"; connections are numbered as in the list's channel.
 std::string to_string(const Instruction& instruction);
 

@@ -56,7 +56,9 @@ Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
   std::iota(members.begin(), members.end(), 0);
   const std::string key = "world" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
   ++num_groups_;
-  return Communicator(std::make_unique<OwnGroup>(context_, key, std::move(members), rank()));
+  auto group = std::make_unique<OwnGroup>(context_, key, std::move(members), rank());
+  if (backend == BackendKind::Host || parts_.meeting == nullptr) return Communicator(std::move(group));
+  return Communicator(std::make_unique<MeetingGroup>(*parts_.meeting, std::move(group)));
 }
 
 std::shared_ptr<SharedRegion> HostWorld::share(size_t bytes) {
