@@ -16,10 +16,12 @@
 
 namespace sixfold::comm {
 
-/// Own: our collectives, on the World's device. Host: the same on host memory, whatever the device. Mpi: MPI's.
-enum class BackendKind : uint8_t { Own, Mpi, Host };
+/// Own: our collectives, on the World's device. Host: the same on host memory, whatever the device. Mpi: MPI's, on host
+/// memory. Nccl: NCCL's, on GPUs.
+enum class BackendKind : uint8_t { Own, Mpi, Host, Nccl };
 
 class GridDevice;  // cuda/grid_device.h
+struct NcclSetup;  // nccl/stream_queue.h
 
 /// Shape of the links, in shared memory and between hosts. Tests make them small, so that few elements reach every
 /// path.
@@ -53,6 +55,7 @@ struct WorldOptions {
   std::string flight_recorder_dir;
   /// Where collectives of the World's groups run: nullptr, on the host. Threads only; shared by all ranks.
   std::shared_ptr<GridDevice> grid_device;
+  std::shared_ptr<const NcclSetup> nccl;  // what BackendKind::Nccl runs on
   std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
