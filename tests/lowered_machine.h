@@ -34,13 +34,18 @@ class HostPlatform {
   }
   bool await(const uint64_t* flag, uint64_t at_least, const comm::WaitPlace& place) {
     std::atomic_ref<uint64_t> value(*const_cast<uint64_t*>(flag));
-    while (value.load(std::memory_order_acquire) < at_least) {
+    for (int turns = 0; value.load(std::memory_order_acquire) < at_least; ++turns) {
       if (gave_up_ || std::chrono::steady_clock::now() > deadline_) {
         gave_up_ = true;
         stuck_ = place;
         return false;
       }
-      std::this_thread::yield();
+      // There are many more blocks than cores.
+      if (turns < 16) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
     }
     return true;
   }

@@ -15,6 +15,25 @@ DeviceChoice parse_device_choice(std::string_view name) {
 CudaProbe probe_cuda() {
   return {0, "this build has no CUDA"};
 }
+
+namespace {
+[[noreturn]] void refuse() {
+  throw ConfigError("--device cuda: this build has no CUDA (allowed here: auto, cpu)");
+}
+}  // namespace
+
+std::shared_ptr<Allocator> make_device_allocator(size_t) {
+  refuse();
+}
+void copy_to_device(void*, const void*, size_t) {
+  refuse();
+}
+void copy_to_host(void*, const void*, size_t) {
+  refuse();
+}
+DeviceSpeed measure_device() {
+  refuse();
+}
 #endif
 
 Device choose_device(DeviceChoice choice, const CudaProbe& probe) {

@@ -24,4 +24,17 @@ CudaProbe probe_cuda();
 /// Cuda is asked for and there is none.
 Device choose_device(DeviceChoice choice, const CudaProbe& probe);
 
+// Memory of the first GPU, for programs; all throw ConfigError in a build without CUDA, and CommError where CUDA fails.
+
+/// Hands out `bytes` bytes of it, taken at once.
+std::shared_ptr<Allocator> make_device_allocator(size_t bytes);
+/// Return when the bytes are there.
+void copy_to_device(void* device, const void* host, size_t bytes);
+void copy_to_host(void* host, const void* device, size_t bytes);
+struct DeviceSpeed {
+  std::string name;
+  double copy_bytes_per_s = 0;  // read + written, of a copy of 256 MiB inside its memory; median of 5
+};
+DeviceSpeed measure_device();
+
 }  // namespace sixfold
