@@ -79,6 +79,8 @@ correctness() {
         --min-bytes 12 --max-bytes 3000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
     done
   done
+  on_gpu memcheck 60 compute-sanitizer --error-exitcode 1 "$perf" --device cuda --ranks 2 --op all --min-bytes 12 \
+    --max-bytes 4096 --factor 7 --rounds 1 --warmup 0 --iters 1
   # NCCL refuses two ranks on one GPU.
   on_gpu nccl_n1 30 "$perf" --device cuda --ranks 1 --comm nccl --op all --max-bytes 1048576 --rounds 1
   if [ "$gpu" = no ]; then

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -164,12 +165,23 @@ bool is_right(T found, double expected, ReduceOp op) {
 
 }  // namespace
 
+/// What the operation before has left in the output must not pass for a result of this one. `staged`: on a GPU, as many
+/// bytes on the host.
+void Operation::poison_output(void* staged) const {
+  const auto begin = [](const Tensor& buffer) { return static_cast<const std::byte*>(buffer.raw()); };
+  const bool apart = begin(out_) + out_.bytes() <= begin(in_) || begin(in_) + in_.bytes() <= begin(out_);
+  if (!apart || out_.bytes() == 0) return;
+  std::memset(on_gpu_ ? staged : out_.raw(), 0xA5, out_.bytes());
+  if (on_gpu_) copy_to_device(out_.raw(), staged, out_.bytes());
+}
+
 int64_t Operation::check(comm::Communicator& group) const {
   return dispatch(dtype_, [&](auto type) {
     using T = decltype(type);
     const bool has_input = primitive_ != Primitive::Broadcast || rank_ == root_;
     // On a GPU, elements are made and looked at on the host.
     std::vector<T> staged(on_gpu_ ? static_cast<size_t>(std::max(in_.numel(), out_.numel())) : 0);
+    poison_output(staged.data());
     T* in = on_gpu_ ? staged.data() : in_.data<T>();
     for (size_t i = 0; has_input && i < static_cast<size_t>(in_.numel()); ++i) {
       in[i] = element_of<T>(input_value(rank_, i));

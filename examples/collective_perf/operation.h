@@ -40,6 +40,7 @@ class Operation {
 
  private:
   void exchange(comm::Communicator& group) const;
+  void poison_output(void* staged) const;
   double input_value(int rank, size_t element) const;
   double expected_value(size_t element) const;
 

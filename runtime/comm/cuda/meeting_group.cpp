@@ -191,6 +191,7 @@ bool MeetingGroup::poll() {
     try {
       return work->advance();
     } catch (const CommError& error) {
+      meeting_.device().abort();
       engine().fail(work->describe() + ": " + error.what());
     }
   });
