@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/core/memory.h"
 #include "runtime/core/tensor.h"
@@ -20,6 +21,9 @@ namespace sixfold::kernels {
 struct Context {
   Memory& memory;       // temporaries, Category::Activations
   int num_threads = 1;  // OpenMP threads of one kernel
+  /// Called on the kernel's calling thread every now and then, between pieces of matrix products and attention: what
+  /// has no thread of its own, communication, goes on meanwhile. May throw. Empty: nothing is called.
+  std::function<void()> between = nullptr;
 };
 
 // ---- GEMM ----------------------------------------------------------------------------------------------------------
@@ -33,7 +37,7 @@ void matmul(Context& context, bool transpose_a, bool transpose_b, const Tensor& 
 void linear_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 /// dx[R, K] = dy[R, N] weight^T.
 void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx);
-/// dweight[K, N] += x^T dy; dbias[N] += column sums of dy (skipped when undefined).
+/// dweight[K, N] += x^T dy; dbias[N] += column sums of dy. Either is skipped when undefined.
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
                             const Tensor& dbias);
 
@@ -46,7 +50,7 @@ void layernorm_forward(Context& context, const Tensor& x, const Tensor& gamma, c
 /// dx[R, C] += gradient of the input (+= because the residual branch has put its gradient there).
 void layernorm_backward_input(Context& context, const Tensor& dy, const Tensor& x, const Tensor& gamma,
                               const Tensor& mean, const Tensor& rstd, const Tensor& dx);
-/// dgamma[C] += sum over rows of dy * normalised x; dbeta[C] += column sums of dy.
+/// dgamma[C] += sum over rows of dy * normalised x; dbeta[C] += column sums of dy. Either is skipped when undefined.
 void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor& x, const Tensor& mean,
                                const Tensor& rstd, const Tensor& dgamma, const Tensor& dbeta);
 
@@ -57,8 +61,10 @@ void gelu_forward(Context& context, const Tensor& x, const Tensor& y);
 /// dx = dy * gelu'(x). dx may be dy.
 void gelu_backward(Context& context, const Tensor& dy, const Tensor& x, const Tensor& dx);
 
-/// dst += src. Any shape.
+/// dst += src. Any shape; src f32 or bf16.
 void accumulate(Context& context, const Tensor& src, const Tensor& dst);
+/// dst = src, from f32 to bf16 (rounded to nearest, ties to even; NaN and infinity stay) or back (exact). Any shape.
+void convert(Context& context, const Tensor& src, const Tensor& dst);
 
 /// Which token rows a tensor [R, C] holds, in global terms: row b * seq_len + t is position seq_offset + t of the
 /// global sample sample_index[b]; its channel c is the global channel channel_offset + c.

@@ -13,6 +13,7 @@ struct GptConfig {
   int64_t vocab_size = 256;    // 256: bytes
   int64_t vocab_multiple = 1;  // rows of the token table are padded to a multiple of this (of the tensor-parallel size)
   float dropout = 0;           // probability, see gpt.h for the places
+  bool recompute = false;      // blocks keep only their input, and run their forward again before their backward
   uint64_t seed = 1;           // keys dropout masks
 
   /// Rows of the token table. Those from vocab_size on have no probability and no gradient.

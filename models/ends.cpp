@@ -50,10 +50,10 @@ Tensor Embedding::backward_input(kernels::Context& context, const Tensor& dy, co
 void Embedding::backward_weights(kernels::Context& context, const MicroBatch& batch, Saved& saved,
                                  const GradientReady& ready) {
   const Tensor& dy = saved.tensors[0];
-  kernels::position_embedding_backward(context, batch.rows(), dy, wpe_.grad);
-  ready(wpe_);
+  if (!wpe_.frozen) kernels::position_embedding_backward(context, batch.rows(), dy, wpe_.grad);
+  parallel::report_ready(wpe_, ready);
   wte_.backward_weights(context, batch.tokens, dy);
-  ready(wte_.weight());
+  parallel::report_ready(wte_.weight(), ready);
   saved.tensors.clear();
 }
 

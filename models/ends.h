@@ -33,14 +33,15 @@ class Embedding final : public parallel::Unit {
   parallel::Parameter wpe_;
 };
 
-/// Unit "head": [R, C] -> the sum of the losses of the valid targets, with logits = ln_f(x) wte^T. Adds to the gradient
-/// of wte and leaves it to the embedding to report it.
+/// Unit "head": [R, C] -> the sum of the losses of the valid targets, with logits = ln_f(x) wte^T. It borrows wte: adds
+/// to its gradient and leaves it to the embedding to report it.
 class Head final : public parallel::Unit {
  public:
   Head(const GptConfig& config, parallel::Parameter& token_table);
 
   const std::string& name() const override { return name_; }
   std::vector<parallel::Parameter*> parameters() override { return ln_f_.parameters(); }
+  std::vector<parallel::Parameter*> borrowed_parameters() override { return {&lm_head_.weight()}; }
   /// Throws CheckError for a target beyond the vocabulary.
   Tensor forward(kernels::Context& context, const Tensor& x, const parallel::MicroBatch& batch,
                  parallel::Saved& saved) override;

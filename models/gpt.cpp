@@ -9,12 +9,19 @@ Gpt::Gpt(const GptConfig& config, const parallel::TpGroup& tp) : config_(config)
   embedding_ = std::make_unique<Embedding>(config, tp);
   for (int64_t layer = 0; layer < config.num_layers; ++layer)
     blocks_.push_back(std::make_unique<Block>(config, layer, tp));
+  for (const auto& block : blocks_) {
+    if (config.recompute) recomputed_.push_back(std::make_unique<parallel::Recompute>(*block));
+  }
   head_ = std::make_unique<Head>(config, embedding_->token_table());
 }
 
 parallel::UnitList Gpt::units() const {
   parallel::UnitList units = {embedding_.get()};
-  for (const auto& block : blocks_) units.push_back(block.get());
+  if (config_.recompute) {
+    for (const auto& block : recomputed_) units.push_back(block.get());
+  } else {
+    for (const auto& block : blocks_) units.push_back(block.get());
+  }
   units.push_back(head_.get());
   return units;
 }
@@ -38,14 +45,23 @@ int64_t Gpt::flops_per_token(int64_t seq_len) const {
   return 6 * without_positions + 12 * config_.num_layers * config_.dim * seq_len;
 }
 
-Tensor Gpt::next_logits(kernels::Context& context, const parallel::MicroBatch& batch) const {
+Tensor Gpt::next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
+                        parallel::Strategy* strategy) const {
   SIXFOLD_CHECK(!batch.training, "logits come from an evaluation batch");
   SIXFOLD_CHECK_EQ(batch.num_rows(), 1, "rows");
   parallel::Saved nothing;
-  Tensor x = embedding_->forward(context, {}, batch, nothing);
-  for (const auto& block : blocks_) x = block->forward(context, x, batch, nothing);
-  const Tensor last_row = x.slice((x.dim(0) - 1) * x.dim(1), {1, x.dim(1)});
-  return head_->logits(context, last_row).slice(0, {config_.vocab_size});
+  Tensor x;
+  for (parallel::Unit* unit : units()) {
+    if (strategy != nullptr) strategy->before_forward(*unit, 0);
+    if (unit == head_.get()) {
+      const Tensor last_row = x.slice((x.dim(0) - 1) * x.dim(1), {1, x.dim(1)});
+      x = head_->logits(context, last_row).slice(0, {config_.vocab_size});
+    } else {
+      x = unit->forward(context, x, batch, nothing);
+    }
+    if (strategy != nullptr) strategy->after_forward(*unit, 0);
+  }
+  return x;
 }
 
 }  // namespace sixfold::models

@@ -20,6 +20,8 @@
 #include "models/block.h"
 #include "models/config.h"
 #include "models/ends.h"
+#include "runtime/parallel/recompute.h"
+#include "runtime/parallel/strategy.h"
 
 namespace sixfold::models {
 
@@ -30,7 +32,7 @@ class Gpt {
   explicit Gpt(const GptConfig& config, const parallel::TpGroup& tp = {});
 
   const GptConfig& config() const { return config_; }
-  /// Embedding, blocks, head; owned by this.
+  /// Embedding, blocks (recomputed, where the configuration says so), head; owned by this.
   parallel::UnitList units() const;
   /// Every parameter once, sorted by name: the order of files and hashes.
   std::vector<parallel::Parameter*> parameters_by_name() const;
@@ -42,13 +44,16 @@ class Gpt {
   int64_t flops_per_token(int64_t seq_len) const;
 
   /// Logits [vocab_size] that follow the last token of the one row in `batch`; targets are not looked at, and
-  /// batch.training must be false. Every parameter must be whole on this rank.
-  Tensor next_logits(kernels::Context& context, const parallel::MicroBatch& batch) const;
+  /// batch.training must be false. `strategy` makes each unit's parameters whole on this rank while it works, so this
+  /// is collective as its before_forward is; nullptr: they are whole.
+  Tensor next_logits(kernels::Context& context, const parallel::MicroBatch& batch,
+                     parallel::Strategy* strategy = nullptr) const;
 
  private:
   GptConfig config_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<parallel::Recompute>> recomputed_;  // around the blocks, with config.recompute
   std::unique_ptr<Head> head_;
 };
 

@@ -35,10 +35,10 @@ void LayerNorm::backward_input(kernels::Context& context, const Tensor& dy, cons
 
 void LayerNorm::backward_weights(kernels::Context& context, const Tensor& dy, const Tensor& x, const Tensor& statistics,
                                  const parallel::GradientReady& ready) {
-  kernels::layernorm_backward_weight(context, dy, x, means(statistics), reciprocal_deviations(statistics), weight_.grad,
-                                     bias_.grad);
-  ready(bias_);
-  ready(weight_);
+  kernels::layernorm_backward_weight(context, dy, x, means(statistics), reciprocal_deviations(statistics),
+                                     parallel::wanted_gradient(weight_), parallel::wanted_gradient(bias_));
+  parallel::report_ready(bias_, ready);
+  parallel::report_ready(weight_, ready);
 }
 
 kernels::DropoutSite dropout_site(const GptConfig& config, DropoutPlace place, int64_t layer,

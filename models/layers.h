@@ -22,7 +22,7 @@ class LayerNorm {
   /// dx += the gradient of x.
   void backward_input(kernels::Context& context, const Tensor& dy, const Tensor& x, const Tensor& statistics,
                       const Tensor& dx) const;
-  /// Adds to both gradients, then reports bias and weight as ready.
+  /// Adds to both gradients, then reports bias and weight as ready; leaves out what is frozen.
   void backward_weights(kernels::Context& context, const Tensor& dy, const Tensor& x, const Tensor& statistics,
                         const parallel::GradientReady& ready);
 

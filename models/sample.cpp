@@ -30,7 +30,7 @@ int32_t draw(const Tensor& logits, float temperature, double uniform) {
 }  // namespace
 
 std::vector<int32_t> sample(const Gpt& model, kernels::Context& context, std::vector<int32_t> prompt,
-                            const SampleOptions& options) {
+                            const SampleOptions& options, parallel::Strategy* strategy) {
   if (!(options.temperature >= 0))
     throw ConfigError("temperature " + std::to_string(options.temperature) + ": allowed values are numbers from 0 on");
   SIXFOLD_CHECK_LE(size_t{1}, prompt.size(), "tokens of the prompt");
@@ -43,7 +43,7 @@ std::vector<int32_t> sample(const Gpt& model, kernels::Context& context, std::ve
     batch.sample_index = {0};
     batch.seq_len = length;
     batch.training = false;
-    const Tensor logits = model.next_logits(context, batch);
+    const Tensor logits = model.next_logits(context, batch, strategy);
     const uint64_t bits = philox_hash(options.seed, static_cast<uint64_t>(i));
     text.push_back(draw(logits, options.temperature, static_cast<double>(bits >> 11) * 0x1p-53));
   }

@@ -19,7 +19,14 @@ struct ClipTest : testing::Test {
   double norm(const std::vector<std::vector<float>>& grads) {
     std::vector<parallel::UpdateSegment> segments;
     for (const auto& g : grads) segments.push_back(segment(g));
-    return clip_factor(gradient_sum_of_squares(context, segments), 0).norm;
+    const double in_segments = gradient_sum_of_squares(context, segments, nullptr, NormOrder::Segments);
+    const double exact = gradient_sum_of_squares(context, segments, nullptr, NormOrder::None);
+    if (std::isfinite(in_segments)) {
+      EXPECT_NEAR(exact, in_segments, 1e-15 * in_segments);
+    } else {
+      EXPECT_FALSE(std::isfinite(exact));
+    }
+    return clip_factor(in_segments, 0).norm;
   }
   Memory memory;
   kernels::Context context{memory};
@@ -52,15 +59,19 @@ TEST_F(ClipTest, ScaleBringsTheNormToTheMaximum) {
 
 TEST_F(ClipTest, NonFiniteGradientsAreSeen) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (float bad : {inf, -inf, nan}) {
-    for (const std::vector<float>& grads : {std::vector<float>{bad, 1, 2}, std::vector<float>{1, 2, bad}}) {
-      const Clip clip = clip_factor(gradient_sum_of_squares(context, {segment({1}), segment(grads)}), 1);
-      EXPECT_FALSE(clip.finite);
-      EXPECT_EQ(clip.scale, 1.0f);
-    }
-  }
   const float largest = std::numeric_limits<float>::max();
-  EXPECT_TRUE(clip_factor(gradient_sum_of_squares(context, {segment({largest, -largest, largest})}), 1).finite);
+  for (const NormOrder order : {NormOrder::Segments, NormOrder::None}) {
+    const auto clip = [&](const std::vector<parallel::UpdateSegment>& segments) {
+      return clip_factor(gradient_sum_of_squares(context, segments, nullptr, order), 1);
+    };
+    for (float bad : {inf, -inf, nan}) {
+      for (const std::vector<float>& grads : {std::vector<float>{bad, 1, 2}, std::vector<float>{1, 2, bad}}) {
+        EXPECT_FALSE(clip({segment({1}), segment(grads)}).finite);
+        EXPECT_EQ(clip({segment({1}), segment(grads)}).scale, 1.0f);
+      }
+    }
+    EXPECT_TRUE(clip({segment({largest, -largest, largest})}).finite);
+  }
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ TEST(Buffers, ServeOneOperationAfterTheOther) {
 // Longer than the slots hold: the receiver reads where the sender has it, which is done only then.
 TEST(PointToPoint, LongSendsAreReadInPlace) {
   comm::WorldOptions options;
-  options.links.slot_bytes = 64;
+  options.links.slot_bytes = options.links.min_lend_bytes = 64;
   run_ranks(
       2,
       [](comm::World& world) {

@@ -1,5 +1,6 @@
 // Core: memory accounting, tensors, errors. (Conversions of dtypes are in reduce_test, Philox in kernels_dropout_test.)
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
@@ -93,6 +94,16 @@ TEST(Errors, AFailedCheckShowsBothOperands) {
     }
   }
   EXPECT_THROW(set_log_level("loud"), ConfigError);
+}
+
+TEST(Memory, ResidentBytesGrowWithTouchedPages) {
+  const size_t before = process_resident_bytes();
+  if (before == 0) GTEST_SKIP() << "this system does not tell";
+  constexpr size_t kBytes = size_t{64} << 20;
+  Memory memory;
+  const auto block = memory.allocate(kBytes, Category::Other);
+  std::memset(block.get(), 1, kBytes);
+  EXPECT_GE(process_resident_bytes(), before + kBytes);
 }
 
 }  // namespace

@@ -138,6 +138,28 @@ TEST(FlatLayout, SegmentsCutParametersAtPieces) {
   EXPECT_EQ(middle[1].count, 2);
 }
 
+TEST(FlatLayout, PartsOfAParameterAreWhatItsShardsHold) {
+  const FlatLayout layout = make_flat_layout(std::vector<int64_t>{4, 6}, 4, kOneBucket);
+  // Pieces [0, 3) [3, 6) [6, 9) [9, 10): parameter 1 is in the first two, parameter 0 in the others.
+  const int64_t expected[2][4][2] = {{{0, 0}, {0, 0}, {0, 3}, {3, 4}}, {{0, 3}, {3, 6}, {6, 6}, {6, 6}}};
+  for (size_t parameter = 0; parameter < 2; ++parameter) {
+    for (int shard = 0; shard < 4; ++shard) {
+      const FlatRange part = part_of(layout, parameter, shard);
+      EXPECT_EQ(part.begin, expected[parameter][shard][0]);
+      EXPECT_EQ(part.end, expected[parameter][shard][1]);
+    }
+  }
+}
+
+TEST(FlatLayout, BucketsCanBeGiven) {
+  const FlatLayout layout = make_flat_layout(std::vector<int64_t>{4, 6, 1}, 2, std::vector<size_t>{1, 0, 1});
+  ASSERT_EQ(layout.buckets.size(), 2u);
+  EXPECT_EQ(layout.buckets[0].parameters, (std::vector<size_t>{1}));
+  EXPECT_EQ(layout.buckets[1].parameters, (std::vector<size_t>{2, 0}));
+  EXPECT_EQ(layout.places[0].offset, 1);
+  EXPECT_EQ(layout.buckets[1].padded_count, 6);
+}
+
 // ---- Buckets without ranks -----------------------------------------------------------------------------------------
 
 struct FourParameters : testing::Test {
@@ -156,23 +178,29 @@ struct FourParameters : testing::Test {
 };
 
 TEST_F(FourParameters, ArePlacedAsViewsOfAlignedZeroBuffers) {
-  const std::vector<Bucket> buckets = place_parameters(parameters, layout, memory);
-  ASSERT_EQ(buckets.size(), 2u);
-  EXPECT_EQ(buckets[0].values.numel(), 8);  // 5 elements in 4 pieces of 2
-  EXPECT_EQ(buckets[1].grads.numel(), 8);   // 6 elements in 4 pieces of 2
+  const std::vector<Tensor> values = make_buckets(layout, memory, Category::Parameters);
+  const std::vector<Tensor> grads = make_buckets(layout, memory, Category::Gradients);
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0].numel(), 8);  // 5 elements in 4 pieces of 2
+  EXPECT_EQ(grads[1].numel(), 8);   // 6 elements in 4 pieces of 2
   EXPECT_EQ(memory.live_bytes(Category::Parameters), 64u);
   EXPECT_EQ(memory.live_bytes(Category::Gradients), 64u);
-  for (const Bucket& bucket : buckets) {
-    for (const Tensor& tensor : {bucket.values, bucket.grads}) {
+  for (size_t b = 0; b < 2; ++b) {
+    view_bucket(parameters, layout.buckets[b], values[b], &Parameter::value);
+    view_bucket(parameters, layout.buckets[b], grads[b], &Parameter::grad);
+    for (const Tensor& tensor : {values[b], grads[b]}) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.raw()) % 64, 0u);
       for (int64_t i = 0; i < tensor.numel(); ++i) EXPECT_EQ(tensor.data<float>()[i], 0.0f);
     }
   }
   EXPECT_EQ(storage[0].value.shape(), (Shape{2, 3}));
   EXPECT_EQ(storage[1].value.shape(), (Shape{0, 8}));
-  EXPECT_EQ(storage[3].value.raw(), buckets[0].values.raw());
-  EXPECT_EQ(storage[2].grad.data<float>(), buckets[0].grads.data<float>() + 2);
-  EXPECT_EQ(storage[0].grad.data<float>(), buckets[1].grads.data<float>());
+  EXPECT_EQ(storage[3].value.raw(), values[0].raw());
+  EXPECT_EQ(storage[2].grad.data<float>(), grads[0].data<float>() + 2);
+  EXPECT_EQ(storage[0].grad.data<float>(), grads[1].data<float>());
+  view_bucket(parameters, layout.buckets[1], {}, &Parameter::grad);
+  EXPECT_FALSE(storage[0].grad.defined());
+  EXPECT_TRUE(storage[2].grad.defined());
 }
 
 TEST_F(FourParameters, BucketsAreHandedOutInOrderWhateverIsReadyFirst) {
@@ -185,13 +213,28 @@ TEST_F(FourParameters, BucketsAreHandedOutInOrderWhateverIsReadyFirst) {
     EXPECT_EQ(queue.take(), std::nullopt);  // bucket 1 is complete, bucket 0 is not
     queue.mark_ready(storage[2]);
     EXPECT_EQ(queue.take(), std::nullopt);
-    EXPECT_THROW(queue.check_all_ready(), CheckError);
     queue.mark_ready(storage[3]);
     EXPECT_EQ(queue.take(), std::optional<size_t>(0));
     EXPECT_EQ(queue.take(), std::optional<size_t>(1));
     EXPECT_EQ(queue.take(), std::nullopt);
-    queue.check_all_ready();
   }
+}
+
+TEST_F(FourParameters, WhatIsNeverReadyCountsAtTheEndAndFrozenIsNotWaitedFor) {
+  storage[3].frozen = true;
+  BucketQueue queue(parameters, layout);
+  queue.mark_ready(storage[2]);
+  EXPECT_EQ(queue.take(), std::optional<size_t>(0));  // d is frozen
+  EXPECT_EQ(queue.take(), std::nullopt);
+  queue.mark_rest_ready();
+  EXPECT_EQ(queue.take(), std::optional<size_t>(1));
+  EXPECT_THROW(queue.mark_ready(storage[3]), CheckError);
+
+  storage[2].frozen = true;  // with d, all of bucket 0
+  BucketQueue second_only(parameters, layout);
+  second_only.mark_rest_ready();
+  EXPECT_EQ(second_only.take(), std::optional<size_t>(1));
+  EXPECT_EQ(second_only.take(), std::nullopt);
 }
 
 TEST_F(FourParameters, ReadyTwiceOrUnknownIsACheck) {

@@ -84,5 +84,24 @@ TEST(KernelsAccumulate, AddsOnce) {
   EXPECT_THROW(kernels::accumulate(run.context, run.output({3}), run.output({4})), CheckError);
 }
 
+// Numbers that bf16 (8 bits of mantissa) holds, lies between two of, and rounds to even.
+TEST(KernelsConvert, RoundsToBf16AndBackAndAddsIt) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const Floats values = {0, -0.0f, 1, 1.0078125f, 1.00390625f, 1.01171875f, -3.0f, 0x1p-130f, inf, -inf};
+  const Floats rounded = {0, -0.0f, 1, 1.0078125f, 1, 1.015625f, -3.0f, 0x1p-130f, inf, -inf};
+  const auto n = static_cast<int64_t>(values.size());
+  KernelRun run(1, 0);
+  const Tensor wide = run.input(values, {n}), back = run.output({n});
+  const Tensor narrow = Tensor::empty({n}, DType::BF16, run.context.memory, Category::Other);
+  kernels::convert(run.context, wide, narrow);
+  kernels::convert(run.context, narrow, back);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(back.data<float>()[i], rounded[i]) << i;
+  const Tensor sum = run.output(Floats(values.size(), 1.0f), {n});
+  kernels::accumulate(run.context, narrow, sum);
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sum.data<float>()[i], 1 + rounded[i]) << i;
+  EXPECT_THROW(kernels::convert(run.context, wide, back), CheckError);  // nothing to convert
+  EXPECT_THROW(kernels::convert(run.context, run.output({3}), narrow), CheckError);
+}
+
 }  // namespace
 }  // namespace sixfold

@@ -1,4 +1,6 @@
 // matmul and the linear layers against plain loops in double.
+#include <thread>
+
 #include "kernels/gemm_rate.h"
 #include "tests/kernels_harness.h"
 
@@ -129,6 +131,35 @@ TEST(KernelsGemmRate, IsAPlausibleRate) {
   EXPECT_GT(rate, 0.01);
   EXPECT_LT(rate, 1e6);
   EXPECT_EQ(memory.live_bytes(Category::Other), 0u);
+}
+
+TEST(KernelsBetween, IsCalledBetweenPiecesAndMayThrow) {
+  Memory memory;
+  for (int num_threads : {1, 2}) {
+    kernels::Context context{memory, num_threads};
+    const auto caller = std::this_thread::get_id();
+    int calls = 0;
+    context.between = [&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      ++calls;
+    };
+    const Tensor a = Tensor::zeros({600, 8}, DType::F32, memory, Category::Other);
+    const Tensor b = Tensor::zeros({8, 600}, DType::F32, memory, Category::Other);
+    const Tensor c = Tensor::zeros({600, 600}, DType::F32, memory, Category::Other);
+    kernels::matmul(context, false, false, a, b, c, false);
+    EXPECT_EQ(calls, num_threads == 1 ? 6 : 1);  // tiles of at most 256 x 512
+
+    const Tensor qkv = Tensor::zeros({8, 3 * 16}, DType::F32, memory, Category::Other);
+    const Tensor out = Tensor::zeros({8, 16}, DType::F32, memory, Category::Other);
+    const Tensor lse = Tensor::zeros({2, 4, 4}, DType::F32, memory, Category::Other);
+    calls = 0;
+    kernels::attention_forward(context, qkv, 4, 4, out, lse);
+    kernels::attention_backward(context, out, qkv, out, lse, 4, 4, qkv);
+    EXPECT_EQ(calls, num_threads == 1 ? 16 : 2);  // 2 rows of 4 heads, twice
+
+    context.between = [] { throw CommError("a peer is gone"); };
+    EXPECT_THROW(kernels::matmul(context, false, false, a, b, c, false), CommError);
+  }
 }
 
 }  // namespace

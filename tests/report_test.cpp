@@ -101,28 +101,42 @@ TEST(Report, ColumnsLineUp) {
   EXPECT_EQ(out.str(), "a    bb     c\naaa  b   1234\n");
 }
 
-TEST(Report, MemoryFormulas) {
+TEST(Report, MemoryBesideTheFormulas) {
   Memory memory;
   const auto block = memory.allocate(400, Category::Gradients);
-  for (const bool accumulator : {false, true}) {
-    for (const MemoryRow& row : replicated_memory_rows(memory, 100, 2, accumulator)) {
-      const double gradients = accumulator ? 800 : 400;
-      switch (row.category) {
-        case Category::Parameters:
-          EXPECT_EQ(row.predicted_bytes, 400);
-          break;
-        case Category::Gradients:
-          EXPECT_EQ(row.predicted_bytes, gradients);
-          break;
-        case Category::Optimizer:
-          EXPECT_EQ(row.predicted_bytes, 800);
-          break;
-        default:
-          EXPECT_FALSE(row.predicted_bytes.has_value());
-      }
-      EXPECT_EQ(row.peak_bytes, row.category == Category::Gradients ? 400u : 0u);
+  for (const MemoryRow& row : memory_rows(memory, {400, 100, 800})) {
+    switch (row.category) {
+      case Category::Parameters:
+        EXPECT_EQ(row.predicted_bytes, 400);
+        break;
+      case Category::Gradients:
+        EXPECT_EQ(row.predicted_bytes, 100);
+        break;
+      case Category::Optimizer:
+        EXPECT_EQ(row.predicted_bytes, 800);
+        break;
+      default:
+        EXPECT_FALSE(row.predicted_bytes.has_value());
     }
+    EXPECT_EQ(row.peak_bytes, row.category == Category::Gradients ? 400u : 0u);
   }
+}
+
+TEST(Report, TrafficBesideTheFormula) {
+  RunSummary summary = example();
+  summary.strategy = "zero2";
+  comm::CommRow small = summary.comm[0];
+  small.algorithm = comm::Algorithm::Direct;  // another row of the same tag
+  small.sent_bytes = 1'000'000;
+  summary.traffic = traffic_rows({summary.comm[0], small}, {{"dp.grads", 4.5e6, 1e5}, {"zero2.params", 7, 8}}, 10);
+  std::ostringstream out;
+  print_traffic_table(out, summary);
+  const auto lines = words_of(out.str());
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2], (std::vector<std::string>{"dp.grads", "4.600", "4.500", "0.100"}));
+  EXPECT_EQ(lines[3], (std::vector<std::string>{"zero2.params", "0.000", "0.000", "0.000"}));
+  small.backend = "mpi";
+  EXPECT_TRUE(traffic_rows({small}, {{"dp.grads", 4.5e6, 1e5}}, 10).empty());
 }
 
 TEST(StepLog, WritesOneObjectAStepAndASummary) {

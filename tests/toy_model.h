@@ -35,28 +35,39 @@ class ToyUnit final : public Unit {
     for (Parameter& parameter : parameters_) pointers.push_back(&parameter);
     return pointers;
   }
+  std::vector<Parameter*> borrowed_parameters() override { return borrowed_; }
+  /// Adds to the gradient of another unit's parameter as well.
+  void borrow(Parameter& parameter) { borrowed_ = {&parameter}; }
   Tensor forward(kernels::Context&, const Tensor& x, const MicroBatch&, Saved&) override { return x; }
   Tensor backward_input(kernels::Context&, const Tensor& dy, const MicroBatch&, Saved&) override { return dy; }
   void backward_weights(kernels::Context&, const MicroBatch& batch, Saved&, const GradientReady& ready) override {
     const auto micro_batch = static_cast<int>(batch.sample_index.at(0));
     for (size_t k = 0; k < parameters_.size(); ++k) {
       Parameter& parameter = parameters_[forwards_ ? k : parameters_.size() - 1 - k];
-      float* grad = parameter.grad.data<float>();
-      for (int64_t i = 0; i < parameter.grad.numel(); ++i) grad[i] += (*gradient_)(parameter, i, micro_batch);
+      if (parameter.frozen) continue;
+      add(parameter, micro_batch);
       ready(parameter);
     }
+    for (Parameter* parameter : borrowed_) add(*parameter, micro_batch);
   }
 
  private:
+  void add(const Parameter& parameter, int micro_batch) const {
+    float* grad = parameter.grad.data<float>();
+    for (int64_t i = 0; i < parameter.grad.numel(); ++i) grad[i] += (*gradient_)(parameter, i, micro_batch);
+  }
+
   std::string name_;
   bool forwards_;
   const Gradient* gradient_;
   std::vector<Parameter> parameters_;
+  std::vector<Parameter*> borrowed_;
 };
 
-/// The units of one rank. Ranks differ in the order in which a unit's gradients become ready, as they may.
+/// The units of one rank. Ranks differ in the order in which a unit's gradients become ready, as they may. tied: the
+/// head borrows embed.wte.
 struct ToyModel {
-  explicit ToyModel(int rank) : memory(std::make_unique<Memory>()) {
+  explicit ToyModel(int rank, bool tied = false) : memory(std::make_unique<Memory>()) {
     const bool forwards = rank % 2 == 1;
     owned.push_back(
         std::make_unique<ToyUnit>("embed", Shapes{{"wte", {37, 16}}, {"wpe", {5, 16}}}, forwards, &gradient));
@@ -65,6 +76,7 @@ struct ToyModel {
     owned.push_back(std::make_unique<ToyUnit>("h1", Shapes{{"w", {16, 7}}, {"b", {7}}}, forwards, &gradient));
     owned.push_back(std::make_unique<ToyUnit>("head", Shapes{{"gain", {1}}}, forwards, &gradient));
     for (auto& unit : owned) units.push_back(unit.get());
+    if (tied) owned.back()->borrow(*units[0]->parameters()[0]);
   }
   using Shapes = std::vector<std::pair<std::string, Shape>>;
 
@@ -104,15 +116,22 @@ inline void run_step(
   strategy.after_step();
 }
 
-/// All gradients in the order of the units, whatever buckets they are in.
-inline std::vector<float> gathered_gradients(ToyModel& model, Strategy& strategy) {
+/// What `gather` writes for each parameter, in the order of the units, whatever buckets and shards they are in.
+inline std::vector<float> gathered(ToyModel& model,
+                                   const std::function<void(const Parameter&, const Tensor&)>& gather) {
   std::vector<float> all;
   for (const Parameter* parameter : parameters_of(model.units)) {
     const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, *model.memory, Category::Other);
-    strategy.gather_gradient(*parameter, whole);
+    gather(*parameter, whole);
     all.insert(all.end(), whole.data<float>(), whole.data<float>() + whole.numel());
   }
   return all;
+}
+inline std::vector<float> gathered_gradients(ToyModel& model, Strategy& strategy) {
+  return gathered(model, [&](const Parameter& p, const Tensor& out) { strategy.gather_gradient(p, out); });
+}
+inline std::vector<float> gathered_values(ToyModel& model, Strategy& strategy) {
+  return gathered(model, [&](const Parameter& p, const Tensor& out) { strategy.gather_value(p, out); });
 }
 
 /// The row of a tag, or one without calls.
@@ -124,6 +143,17 @@ inline comm::CommRow row_of(comm::World& world, const std::string& tag) {
     found = row;
   }
   return found;
+}
+
+/// Calls and bytes of a tag, by whatever algorithms and in whatever groups.
+inline comm::CommRow total_of(comm::World& world, const std::string& tag) {
+  comm::CommRow total;
+  for (const comm::CommRow& row : world.comm_table().rows()) {
+    if (row.tag != tag) continue;
+    total.calls += row.calls;
+    total.sent_bytes += row.sent_bytes;
+  }
+  return total;
 }
 
 inline comm::WorldOptions small_links(bool deterministic) {
@@ -143,6 +173,21 @@ inline float wild(int rank, int micro_batch, const Parameter& parameter, int64_t
 
 /// One parameter a bucket, one element, 1 KiB, exactly the model, five times the model.
 inline constexpr int64_t kBucketBytes[] = {0, 4, 1024, kToyElements * 4, 5 * kToyElements * 4};
+
+/// DDP and the three stages; where the ranks are on two nodes, the hybrids as well.
+inline std::vector<StrategyOptions> every_strategy(bool nodes, const StrategyOptions& base = {}) {
+  std::vector<StrategyOptions> all;
+  for (int zero = 0; zero <= 3; ++zero) {
+    for (bool hsdp : {false, true}) {
+      if (hsdp && (zero < 2 || !nodes)) continue;
+      StrategyOptions options = base;
+      options.zero = zero;
+      options.hsdp = hsdp;
+      all.push_back(options);
+    }
+  }
+  return all;
+}
 
 inline std::string message_of(const std::function<void()>& call) {
   try {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/parallel/ddp.h"
+#include "runtime/parallel/strategy.h"
 #include "tests/harness.h"
 
 namespace sixfold::train {
@@ -149,15 +149,15 @@ struct Replica {
   LookUp look_up;
   Loss loss;
   kernels::Context context;
-  parallel::Ddp strategy;
+  std::unique_ptr<parallel::Strategy> strategy;
   std::unique_ptr<Optimizer> optimizer;
   Trainer trainer;
 
   Replica(comm::World& world, const Job& job)
       : context{world.memory(), 1},
-        strategy({&look_up, &loss}, world.memory(), world.group(), job.strategy),
-        optimizer(make_optimizer(job.optimizer, strategy.state_elements(), world.memory())),
-        trainer({world, world.group(), {&look_up, &loss}, strategy, *optimizer, context}, options(world, job),
+        strategy(parallel::make_strategy({&look_up, &loss}, world.memory(), world.group(), job.strategy)),
+        optimizer(make_optimizer(job.optimizer, strategy->state_elements(), world.memory())),
+        trainer({world, world.group(), {&look_up, &loss}, *strategy, *optimizer, context}, options(world, job),
                 job.fill_row) {
     set([](int64_t token) { return 1.0f + 0.25f * static_cast<float>(token); });
   }
@@ -172,19 +172,24 @@ struct Replica {
     return options;
   }
   void set(const std::function<float(int64_t)>& w) {
-    strategy.load_values([&](Parameter& parameter) {
+    strategy->load_values([&](Parameter& parameter) {
       for (int64_t i = 0; i < parameter.value.numel(); ++i) {
         parameter.value.data<float>()[i] = parameter.name == "w" ? w(i) : 1.0f;
       }
     });
   }
-  // w[0], .., w[4], a
+  // w[0], .., w[4], a; collective
   std::vector<float> all(bool gradients) {
     std::vector<float> result;
     for (parallel::Unit* unit : parallel::UnitList{&look_up, &loss}) {
       for (Parameter* parameter : unit->parameters()) {
-        const Tensor& tensor = gradients ? parameter->grad : parameter->value;
-        result.insert(result.end(), tensor.data<float>(), tensor.data<float>() + tensor.numel());
+        const Tensor whole = Tensor::empty(parameter->full_shape, DType::F32, context.memory, Category::Other);
+        if (gradients) {
+          strategy->gather_gradient(*parameter, whole);
+        } else {
+          strategy->gather_value(*parameter, whole);
+        }
+        result.insert(result.end(), whole.data<float>(), whole.data<float>() + whole.numel());
       }
     }
     return result;
@@ -253,13 +258,24 @@ TEST(Actions, OneStageDoesOneMicroBatchAfterTheOther) {
   EXPECT_TRUE(single_stage_actions(0).empty());
 }
 
+/// Every test of training runs with DDP and the three stages of ZeRO.
+class TrainerOfStage : public testing::TestWithParam<int> {
+ protected:
+  static Job stage_job() {
+    Job job;
+    job.strategy.zero = GetParam();
+    return job;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Zero, TrainerOfStage, testing::Values(0, 1, 2, 3));
+
 // Micro-batches x rows of 1x8, 2x4, 4x2 and 8x1 on one rank, and what is left of them on two and four.
-TEST(Trainer, EveryCutOfTheBatchIsTheSameStep) {
+TEST_P(TrainerOfStage, EveryCutOfTheBatchIsTheSameStep) {
   for (int num_ranks : {1, 2, 4}) {
     for (int64_t micro_batch = 8 / num_ranks; micro_batch >= 1; micro_batch /= 2) {
       for (const bool overlap : {true, false}) {
         SCOPED_TRACE(std::to_string(num_ranks) + " ranks, micro-batches of " + std::to_string(micro_batch));
-        Job job;
+        Job job = stage_job();
         job.micro_batch = micro_batch;
         job.strategy.bucket_bytes = 0;
         job.strategy.overlap = overlap;
@@ -295,8 +311,8 @@ TEST(Trainer, EveryCutOfTheBatchIsTheSameStep) {
 }
 
 // Rank 0 holds three valid tokens of loss 2, rank 1 one of loss 6: the mean over tokens is 3, the mean of means 4.
-TEST(Trainer, LossIsTheMeanOverValidTokensWhoeverHoldsThem) {
-  Job job;
+TEST_P(TrainerOfStage, LossIsTheMeanOverValidTokensWhoeverHoldsThem) {
+  Job job = stage_job();
   job.global_batch = 2;
   job.fill_row = [](int64_t, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
     for (size_t t = 0; t < tokens.size(); ++t) {
@@ -316,8 +332,8 @@ TEST(Trainer, LossIsTheMeanOverValidTokensWhoeverHoldsThem) {
   });
 }
 
-TEST(Trainer, ARankWithoutValidTokensTakesPart) {
-  Job job;
+TEST_P(TrainerOfStage, ARankWithoutValidTokensTakesPart) {
+  Job job = stage_job();
   job.global_batch = 4;
   job.fill_row = [](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
     mixed_rows(step, 1, tokens, targets);
@@ -340,8 +356,8 @@ TEST(Trainer, ARankWithoutValidTokensTakesPart) {
   });
 }
 
-TEST(Trainer, ClipsToTheGlobalNorm) {
-  Job job;
+TEST_P(TrainerOfStage, ClipsToTheGlobalNorm) {
+  Job job = stage_job();
   job.clip_norm = 0.05;
   job.micro_batch = 2;
   test::run_ranks(2, [&](comm::World& world) {
@@ -357,9 +373,9 @@ TEST(Trainer, ClipsToTheGlobalNorm) {
 }
 
 // Step 2 has a gradient that is not finite on one rank: no rank updates, and it is as if that step had not been.
-TEST(Trainer, ANonFiniteGradientSkipsTheStepOnAllRanks) {
+TEST_P(TrainerOfStage, ANonFiniteGradientSkipsTheStepOnAllRanks) {
   const auto weights_after = [](bool poisoned) {
-    Job job;
+    Job job = stage_job();
     job.micro_batch = 2;
     job.optimizer = OptimizerOptions{};
     job.fill_row = [poisoned](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
@@ -386,10 +402,10 @@ TEST(Trainer, ANonFiniteGradientSkipsTheStepOnAllRanks) {
   EXPECT_EQ(weights_after(true), weights_after(false));
 }
 
-TEST(Trainer, EvaluatesRowsThatDoNotDivide) {
+TEST_P(TrainerOfStage, EvaluatesRowsThatDoNotDivide) {
   for (int num_ranks : {1, 2, 3}) {
     for (int64_t num_rows : {1, 5, 7, 12, 13}) {
-      Job job;
+      Job job = stage_job();
       job.global_batch = 12;
       job.micro_batch = 2;
       test::run_ranks(num_ranks, [&](comm::World& world) {

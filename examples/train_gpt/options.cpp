@@ -46,12 +46,19 @@ void add_training(CLI::App& app, Options& o) {
   group.whole<int64_t>("--warmup", o.warmup, 0, "Steps of linear warm-up; half a cosine down to --min-lr follows");
   group.real("--weight-decay", o.weight_decay, 0.0f, kMaxFloat, "numbers from 0 on", "Decay of matrices");
   group.real("--clip", o.clip, 0.0, 1e30, "numbers from 0 on", "Gradients are clipped to this norm; 0: never");
+  group.flag("--recompute", o.recompute,
+             "Keep only the input of each block, and run its forward again before backward");
 }
 
 void add_parallel(CLI::App& app, Options& o) {
   Group group(app, "Ranks and communication");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
   group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as there are");
+  group.whole("--zero", o.zero, 0,
+              "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
+  group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");
+  group.whole("--prefetch", o.prefetch, 0, "Units whose parameters are gathered ahead of time (--zero 3)");
+  group.choice("--grad-dtype", o.grad_dtype, {"f32", "bf16"}, "What gradients travel as");
   group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
   group.choice("--comm", o.comm, {"own", "mpi"}, "Collectives: our own, or MPI's for comparison");
   std::vector<std::string> algorithms = {"auto"};
@@ -69,10 +76,10 @@ void add_parallel(CLI::App& app, Options& o) {
   group.path("--tune-file", o.tune_file, "Measured rows that algorithms are chosen by (default: none)");
   group.flag("--debug", o.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
-             "MiB of gradients that travel together; 0: each parameter alone");
-  group.flag("--no-overlap", o.no_overlap, "Reduce gradients after backward instead of while it goes on");
+             "MiB of gradients that travel together; 0: each parameter alone (--zero 3: each unit's)");
+  group.flag("--no-overlap", o.no_overlap, "Communicate instead of computing, not meanwhile");
   group.flag("--deterministic", o.deterministic,
-             "The same bits for every bucket size, with or without overlap, threads or processes");
+             "The same bits for every --zero and bucket size, with or without overlap, threads or processes");
   group.whole<int64_t>("--check-replicas", o.check_replicas, 0,
                        "Compare the ranks' weights every so many steps; 0: never");
   group.real("--timeout", o.timeout, 0.001, kMaxSeconds, "0.001 to 1000000",

@@ -30,9 +30,14 @@ struct Options {
   int64_t warmup = 50;
   float weight_decay = 0.1f;
   double clip = 1;
+  bool recompute = false;
   // parallel
   int ranks = 0;
   int dp = 0;
+  int zero = 0;
+  bool hsdp = false;
+  int prefetch = 1;
+  std::string grad_dtype = "f32";
   double bucket_mb = 1;
   bool no_overlap = false;
   std::string comm = "own";

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "examples/common/resources.h"
@@ -36,17 +37,42 @@ comm::WorldOptions world_options(const Options& options) {
   return world;
 }
 
-/// Weights, gradients and two moments in f32 on each rank of this machine: roughly, but known before anything is made.
-void check_model_memory(const Options& options) {
+/// Weights, gradients and two moments in f32: bytes a parameter on each rank.
+double bytes_per_parameter(const Options& options, int world_size) {
+  const double shards = options.hsdp ? 1 : world_size;  // a node's number of ranks is not known yet
+  const double whole[] = {16, 8, 4, 0};                 // by stage
+  return whole[options.zero] + (16 - whole[options.zero]) / shards;
+}
+
+/// Of all ranks on this machine: roughly, but known before anything is made.
+void check_model_memory(const Options& options, int world_size) {
   const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
   const double parameters =
       layers * dim * (12 * dim + 13) + dim * (train::kNumByteTokens + static_cast<double>(options.seq_len));
   examples::check_memory("--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
-                         16 * parameters * std::max(1, options.ranks));
+                         bytes_per_parameter(options, world_size) * parameters * std::max(1, options.ranks));
+}
+
+parallel::StrategyOptions strategy_options(const Options& options) {
+  parallel::StrategyOptions strategy;
+  strategy.bucket_bytes = std::llround(options.bucket_mb * (1 << 20));
+  strategy.overlap = !options.no_overlap;
+  strategy.deterministic = options.deterministic;
+  strategy.zero = options.zero;
+  strategy.hsdp = options.hsdp;
+  strategy.prefetch = options.prefetch;
+  strategy.grad_dtype = parse_dtype(options.grad_dtype);
+  return strategy;
+}
+
+/// The nodes that the ranks will be on, where that is known before they start.
+std::optional<comm::Topology> planned_topology(const Options& options, int world_size) {
+  if (!options.topology.empty()) return comm::Topology::parse(options.topology, world_size);
+  const bool one_host = options.ranks > 0 || read_environment().launcher_local_size.value_or(1) == world_size;
+  return one_host ? std::optional(comm::Topology::one_node(world_size)) : std::nullopt;
 }
 
 models::GptConfig model_config(const Options& options) {
-  check_model_memory(options);
   models::GptConfig model;
   model.num_layers = options.layers;
   model.num_heads = options.heads;
@@ -54,6 +80,7 @@ models::GptConfig model_config(const Options& options) {
   model.seq_len = options.seq_len;
   model.vocab_size = train::kNumByteTokens;
   model.dropout = options.dropout;
+  model.recompute = options.recompute;
   model.seed = options.seed;
   model.validate();
   return model;
@@ -77,6 +104,7 @@ train::TrainerOptions trainer_options(const Options& options, int dp_size) {
   trainer.lr.warmup_steps = options.warmup;
   trainer.lr.num_steps = options.steps;
   trainer.clip_norm = options.clip;
+  if (options.deterministic) trainer.norm_order = train::NormOrder::None;
   trainer.check_replicas_every = options.check_replicas;
   return trainer;
 }
@@ -113,10 +141,11 @@ Plan make_plan(const Options& options) {
   plan.world = world_options(options);
   plan.mesh.dp = options.dp;
   plan.mesh = parallel::resolve_mesh(plan.mesh, comm::planned_world_size(plan.world));
+  const int world_size = comm::planned_world_size(plan.world);
+  check_model_memory(options, world_size);
   plan.model = model_config(options);
-  plan.strategy.bucket_bytes = std::llround(options.bucket_mb * (1 << 20));
-  plan.strategy.overlap = !options.no_overlap;
-  plan.strategy.deterministic = options.deterministic;
+  plan.strategy = strategy_options(options);
+  if (const auto topology = planned_topology(options, world_size)) parallel::check_strategy(plan.strategy, *topology);
   plan.optimizer.kind = train::parse_optimizer(options.optimizer);
   plan.optimizer.weight_decay = options.weight_decay;
   plan.trainer = trainer_options(options, plan.mesh.dp);

@@ -12,8 +12,8 @@
 #include "models/sample.h"
 #include "runtime/core/env.h"
 #include "runtime/parallel/check_replicas.h"
-#include "runtime/parallel/ddp.h"
 #include "runtime/parallel/init.h"
+#include "runtime/parallel/strategy.h"
 #include "runtime/train/console.h"
 #include "runtime/train/report.h"
 #include "runtime/train/scalar_sum.h"
@@ -40,10 +40,11 @@ class Run {
         context_{world.memory(), plan.num_threads},
         mesh_(world.group(), plan.mesh),
         model_(plan.model),
-        strategy_(model_.units(), world.memory(), mesh_.dp_group(), plan.strategy),
-        optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), world.memory())),
+        units_(model_.units()),
+        strategy_(parallel::make_strategy(units_, world.memory(), mesh_.dp_group(), plan.strategy)),
+        optimizer_(train::make_optimizer(plan.optimizer, strategy_->state_elements(), world.memory())),
         order_(train_windows_.count(), plan.options.global_batch, plan.options.seed, !plan.options.no_shuffle),
-        trainer_({world, mesh_.dp_group(), model_.units(), strategy_, *optimizer_, context_}, trainer_options(),
+        trainer_({world, mesh_.dp_group(), units_, *strategy_, *optimizer_, context_}, trainer_options(),
                  [this](int64_t step, int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
                    train_windows_.copy(order_.window(step, row), tokens, targets);
                  }),
@@ -54,10 +55,11 @@ class Run {
     if (prints()) print_start();
     if (!options.quiet || !options.log.empty()) measure_gemm();
     world_.comm_table().reset();  // the table is about training, not about how ranks met
-    strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
+    strategy_->load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
-      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, world_.memory(), is_first());
+      dump_ =
+          std::make_unique<Dump>(options.dump, model_.parameters_by_name(), *strategy_, world_.memory(), is_first());
     }
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
@@ -77,13 +79,13 @@ class Run {
     const Options& o = plan_.options;
     char text[400];
     std::snprintf(text, sizeof(text),
-                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads\n"
+                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
                   static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
                   static_cast<double>(model_.num_parameters()) / 1e6, world_.size(), world_.kind().c_str(),
-                  plan_.num_threads, o.data.c_str(), static_cast<long long>(train_windows_.count()),
-                  static_cast<long long>(o.seq_len), static_cast<long long>(eval_windows_.count()),
-                  static_cast<long long>(order_.steps_per_epoch()));
+                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), o.data.c_str(),
+                  static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
+                  static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
   }
 
@@ -131,6 +133,7 @@ class Run {
   void finish() {
     const Options& options = plan_.options;
     const double steps = static_cast<double>(std::max<int64_t>(options.steps - 1, 1));
+    strategy_->settle();  // before its bytes are read
     summary_.num_steps = trainer_.num_steps();
     summary_.num_skipped = trainer_.num_skipped();
     summary_.num_ranks = world_.size();
@@ -140,16 +143,33 @@ class Run {
     summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
     summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
     summary_.comm = world_.comm_table().rows();
-    summary_.memory =
-        train::replicated_memory_rows(world_.memory(), model_.num_parameters(),
-                                      train::moments_per_element(plan_.optimizer.kind), plan_.strategy.deterministic);
+    summarize_strategy();
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
     // and after training is nearer to what this one can do.
     if (!options.quiet || !options.log.empty()) measure_gemm();
-    summary_.weights_hash = parallel::hash_weights(model_.units(), strategy_, world_.memory());
+    summary_.weights_hash = parallel::hash_weights(units_, *strategy_, {}, world_.memory());
+    summary_.state_hash = parallel::hash_weights(units_, *strategy_, optimizer_->moments(), world_.memory());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
-    if (prints()) print_end();
+    const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
+    if (prints()) print_end(text);
+  }
+
+  // What the strategy has sent and kept, beside the formulas.
+  void summarize_strategy() {
+    parallel::StrategyShape shape;
+    shape.options = plan_.strategy;
+    shape.num_ranks = mesh_.dp_group().size();
+    shape.num_nodes = mesh_.dp_group().topology().num_nodes();
+    shape.num_micro_batches = plan_.trainer.share.num_micro_batches();
+    summary_.strategy = parallel::strategy_name(plan_.strategy);
+    summary_.traffic =
+        train::traffic_rows(summary_.comm, parallel::predicted_traffic(units_, shape), trainer_.num_steps());
+    summary_.memory = train::memory_rows(
+        world_.memory(), parallel::predicted_memory(units_, shape, train::moments_per_element(plan_.optimizer.kind),
+                                                    mesh_.dp_group().rank()));
+    world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
+    summary_.resident_bytes = process_resident_bytes();
   }
 
   std::string generate() {
@@ -157,16 +177,20 @@ class Run {
     sampling.num_tokens = plan_.options.sample;
     sampling.seed = plan_.options.seed;
     std::string text;
-    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling)) text += static_cast<char>(token);
+    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, strategy_.get())) {
+      text += static_cast<char>(token);
+    }
     return text;
   }
 
-  void print_end() {
-    if (plan_.options.sample > 0) {
-      std::cout << "\nsample\n" << train::printable(generate()) << "\n";
-    }
+  void print_end(const std::string& sampled) {
+    if (!sampled.empty()) std::cout << "\nsample\n" << train::printable(sampled) << "\n";
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
+    if (!summary_.traffic.empty()) {
+      std::cout << "\n";
+      train::print_traffic_table(std::cout, summary_);
+    }
     std::cout << "\n";
     train::print_memory_table(std::cout, summary_);
     std::cout << "\n";
@@ -183,7 +207,8 @@ class Run {
   kernels::Context context_;
   parallel::Mesh mesh_;
   models::Gpt model_;
-  parallel::Ddp strategy_;
+  const parallel::UnitList units_;
+  std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<train::Optimizer> optimizer_;
   const train::BatchOrder order_;
   train::Trainer trainer_;

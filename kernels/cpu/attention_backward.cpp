@@ -23,7 +23,7 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
 
   const int64_t tile_floats = kAttentionTile * kAttentionTile;
   parallel_for_with_scratch(
-      context, s.num_rows * s.num_heads, 2 * tile_floats + s.seq_len, [&](int64_t piece, float* scratch) {
+      context, Pieces::Long, s.num_rows * s.num_heads, 2 * tile_floats + s.seq_len, [&](int64_t piece, float* scratch) {
         const int64_t b = piece / s.num_heads, h = piece % s.num_heads;
         const int64_t stride = s.qkv_stride(), out_stride = s.num_channels();
         float *probabilities = scratch, *dscores = scratch + tile_floats, *delta = scratch + 2 * tile_floats;

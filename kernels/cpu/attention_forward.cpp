@@ -24,7 +24,7 @@ void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int
 
   const int64_t num_pieces = s.num_rows * s.num_heads * s.num_tiles();
   const int64_t scratch_size = kAttentionTile * (kAttentionTile + 2);
-  parallel_for_with_scratch(context, num_pieces, scratch_size, [&](int64_t piece, float* scratch) {
+  parallel_for_with_scratch(context, Pieces::Long, num_pieces, scratch_size, [&](int64_t piece, float* scratch) {
     const int64_t query_tile = piece % s.num_tiles(), h = piece / s.num_tiles() % s.num_heads;
     const int64_t b = piece / s.num_tiles() / s.num_heads, t0 = query_tile * kAttentionTile;
     const int64_t num_queries = s.tile_size(query_tile), stride = s.qkv_stride(), out_stride = s.num_channels();

@@ -35,11 +35,12 @@ void for_each_row(Context& context, const DropoutSite& site, const TokenRows& ro
   const PhiloxKey key = site_key(site);
   const int64_t first_block = rows.channel_offset / 4, skip = rows.channel_offset % 4;
   const int64_t num_blocks = (skip + channels + 3) / 4;
-  parallel_for_with_scratch(context, rows.num_rows * rows.seq_len, 4 * num_blocks, [&](int64_t r, float* factor) {
-    draw_factors(site, key, rows.sample_index[r / rows.seq_len], rows.seq_offset + r % rows.seq_len, first_block,
-                 num_blocks, factor);
-    apply(r * channels, (r + 1) * channels, factor + skip);
-  });
+  parallel_for_with_scratch(context, Pieces::Short, rows.num_rows * rows.seq_len, 4 * num_blocks,
+                            [&](int64_t r, float* factor) {
+                              draw_factors(site, key, rows.sample_index[r / rows.seq_len],
+                                           rows.seq_offset + r % rows.seq_len, first_block, num_blocks, factor);
+                              apply(r * channels, (r + 1) * channels, factor + skip);
+                            });
 }
 
 void check_site(const DropoutSite& site) {

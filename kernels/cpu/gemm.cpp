@@ -63,7 +63,7 @@ void gemm(Context& context, int64_t m, int64_t n, int64_t k, Operand a, Operand 
   if (m == 0 || n == 0) return;
   const int64_t tile_rows = part_size(m, kTileRows), tile_columns = part_size(n, kTileColumns);
   const int64_t row_tiles = (m + tile_rows - 1) / tile_rows, column_tiles = (n + tile_columns - 1) / tile_columns;
-  parallel_for(context.num_threads, row_tiles * column_tiles, [&](int64_t tile) {
+  parallel_for(context, Pieces::Long, row_tiles * column_tiles, [&](int64_t tile) {
     const int64_t i0 = tile / column_tiles * tile_rows, j0 = tile % column_tiles * tile_columns;
     const int64_t rows = std::min(tile_rows, m - i0), columns = std::min(tile_columns, n - j0);
     float* out = c + i0 * n + j0;

@@ -62,8 +62,8 @@ void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor&
   const float* in = checked<float>(x, {rows, channels}, "layernorm x");
   const float* means = checked<float>(mean, {rows}, "layernorm mean");
   const float* rstds = checked<float>(rstd, {rows}, "layernorm rstd");
-  float* weight_gradient = checked<float>(dgamma, {channels}, "layernorm dgamma");
-  float* bias_gradient = checked<float>(dbeta, {channels}, "layernorm dbeta");
+  float* weight_gradient = dgamma.defined() ? checked<float>(dgamma, {channels}, "layernorm dgamma") : nullptr;
+  float* bias_gradient = dbeta.defined() ? checked<float>(dbeta, {channels}, "layernorm dbeta") : nullptr;
   sum_rows(
       context, rows, 2 * channels,
       [=](int64_t r, float* sums) {
@@ -73,8 +73,8 @@ void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor&
         for (int64_t c = 0; c < channels; ++c) sums[channels + c] += dy_row[c];
       },
       [=](const float* sums) {
-        for (int64_t c = 0; c < channels; ++c) weight_gradient[c] += sums[c];
-        for (int64_t c = 0; c < channels; ++c) bias_gradient[c] += sums[channels + c];
+        for (int64_t c = 0; weight_gradient != nullptr && c < channels; ++c) weight_gradient[c] += sums[c];
+        for (int64_t c = 0; bias_gradient != nullptr && c < channels; ++c) bias_gradient[c] += sums[channels + c];
       });
 }
 

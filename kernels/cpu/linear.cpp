@@ -28,7 +28,7 @@ void linear_backward_input(Context& context, const Tensor& dy, const Tensor& wei
 
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
                             const Tensor& dbias) {
-  matmul(context, true, false, x, dy, dweight, true);
+  if (dweight.defined()) matmul(context, true, false, x, dy, dweight, true);
   if (!dbias.defined()) return;
   const int64_t rows = dy.dim(0), n = dy.dim(1);
   const float* gradient = dy.data<float>();

@@ -31,6 +31,23 @@ void parallel_for([[maybe_unused]] int num_threads, int64_t count, Body&& body) 
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
+/// How long a piece takes: of long ones, some tenths of a millisecond, every one is followed by context.between() where
+/// the calling thread works alone. Threads call it once at the end, since no exception may leave a parallel loop.
+enum class Pieces : uint8_t { Short, Long };
+template <typename Body>
+void parallel_for(Context& context, Pieces pieces, int64_t count, Body&& body) {
+  const bool calls = pieces == Pieces::Long && context.between;
+  if (calls && context.num_threads <= 1) {
+    for (int64_t i = 0; i < count; ++i) {
+      body(i);
+      context.between();
+    }
+    return;
+  }
+  parallel_for(context.num_threads, count, body);
+  if (calls) context.between();
+}
+
 /// body(begin, end) for consecutive ranges of `grain` items (the last may be shorter) that together are [0, count).
 template <typename Body>
 void parallel_ranges(int num_threads, int64_t count, int64_t grain, Body&& body) {
@@ -40,13 +57,13 @@ void parallel_ranges(int num_threads, int64_t count, int64_t grain, Body&& body)
 
 /// As parallel_for; body(i, scratch) also gets `num_floats` uninitialised floats that no other thread uses meanwhile.
 template <typename Body>
-void parallel_for_with_scratch(Context& context, int64_t count, int64_t num_floats, Body&& body) {
+void parallel_for_with_scratch(Context& context, Pieces pieces, int64_t count, int64_t num_floats, Body&& body) {
   const int64_t stride = (num_floats + 15) / 16 * 16;  // whole cache lines
   const int64_t num_copies = std::max(1, context.num_threads);
   const auto block =
       context.memory.allocate(static_cast<size_t>(num_copies * stride) * sizeof(float), Category::Activations);
   float* scratch = static_cast<float*>(block.get());
-  parallel_for(context.num_threads, count, [&](int64_t i) {
+  parallel_for(context, pieces, count, [&](int64_t i) {
 #ifdef _OPENMP
     body(i, scratch + omp_get_thread_num() * stride);
 #else

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
 #include <new>
+#include <string>
 
 namespace sixfold {
 
@@ -114,6 +116,14 @@ void Memory::reset_peaks() {
   std::lock_guard lock(mutex_);
   peak_ = live_;
   peak_total_ = live_total_;
+}
+
+size_t process_resident_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    if (line.rfind("Pss:", 0) == 0) return std::stoull(line.substr(4)) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace sixfold

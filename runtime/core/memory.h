@@ -77,4 +77,8 @@ class Memory {
   int64_t live_total_ = 0, peak_total_ = 0;
 };
 
+/// RAM of this process now, in bytes: its resident set, in which a page that k processes share counts 1/k (Pss of
+/// /proc/self/smaps_rollup), since ranks map one another's buffers. 0 where the system does not tell.
+size_t process_resident_bytes();
+
 }  // namespace sixfold

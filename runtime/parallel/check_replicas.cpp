@@ -9,12 +9,15 @@
 
 namespace sixfold::parallel {
 
-void check_replicas(const UnitList& units, comm::Communicator& group, int64_t step) {
+void check_replicas(const UnitList& units, Strategy& strategy, comm::Communicator& group, Memory& memory,
+                    int64_t step) {
   if (group.size() == 1) return;
   const std::vector<Parameter*> parameters = parameters_of(units);
   std::vector<int64_t> mine;
   for (const Parameter* parameter : parameters) {
-    mine.push_back(static_cast<int64_t>(XXH3_64bits(parameter->value.raw(), parameter->value.bytes())));
+    const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
+    strategy.gather_value(*parameter, whole);
+    mine.push_back(static_cast<int64_t>(XXH3_64bits(whole.raw(), whole.bytes())));
   }
   const size_t count = mine.size();
   std::vector<int64_t> all(count * static_cast<size_t>(group.size()));
@@ -34,7 +37,7 @@ void check_replicas(const UnitList& units, comm::Communicator& group, int64_t st
                                    ", first in " + parameters[first_different]->name);
 }
 
-uint64_t hash_weights(const UnitList& units, Strategy& strategy, Memory& memory) {
+uint64_t hash_weights(const UnitList& units, Strategy& strategy, const std::vector<Tensor>& moments, Memory& memory) {
   std::vector<Parameter*> parameters = parameters_of(units);
   std::sort(parameters.begin(), parameters.end(), [](auto* a, auto* b) { return a->name < b->name; });
   XXH3_state_t state;
@@ -43,6 +46,11 @@ uint64_t hash_weights(const UnitList& units, Strategy& strategy, Memory& memory)
     const Tensor whole = Tensor::empty(parameter->local_shape(), DType::F32, memory, Category::Other);
     strategy.gather_value(*parameter, whole);
     XXH3_64bits_update(&state, whole.raw(), whole.bytes());
+    if (parameter->frozen) continue;
+    for (const Tensor& moment : moments) {
+      strategy.gather_moment(*parameter, moment, whole);
+      XXH3_64bits_update(&state, whole.raw(), whole.bytes());
+    }
   }
   return XXH3_64bits_digest(&state);
 }

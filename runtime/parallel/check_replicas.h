@@ -9,14 +9,17 @@
 
 namespace sixfold::parallel {
 
-/// Compares the values of all parameters over the ranks of `group`, each of which holds all of them. Collective; one
-/// AllGather of 8 bytes a parameter ("dp.check"). Throws CheckError on every rank, naming the step, the ranks
-/// that differ from rank 0 and the first parameter in which they do.
-void check_replicas(const UnitList& units, comm::Communicator& group, int64_t step);
+/// Compares the values of all parameters, as the strategy puts them together on each rank, over the ranks of `group`:
+/// the copies of DDP, ZeRO-1 and 2, what each rank gathers with ZeRO-3, and across nodes the copies of HSDP.
+/// Collective; one AllGather of 8 bytes a parameter ("dp.check"), with ZeRO-3 the parameters themselves besides; holds
+/// one whole parameter at a time, from `memory`. Throws CheckError on every rank, naming the step, the ranks that
+/// differ from rank 0 and the first parameter in which they do.
+void check_replicas(const UnitList& units, Strategy& strategy, comm::Communicator& group, Memory& memory, int64_t step);
 
-/// Hash of all weights, whole, one after the other in the order of their names: equal for every strategy and bucket
-/// size that gives the same bits. Collective over the strategy's group; holds one whole parameter at a time, from
-/// `memory`.
-uint64_t hash_weights(const UnitList& units, Strategy& strategy, Memory& memory);
+/// Hash of all weights, whole, one after the other in the order of their names, each followed by its `moments` (of the
+/// optimizer, each [strategy.state_elements()]) where there are any and it is not frozen: equal for every strategy and
+/// bucket size that gives the same bits. Collective over the strategy's group; holds one whole parameter at a time,
+/// from `memory`.
+uint64_t hash_weights(const UnitList& units, Strategy& strategy, const std::vector<Tensor>& moments, Memory& memory);
 
 }  // namespace sixfold::parallel

@@ -16,50 +16,42 @@
 // Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020, section 3.2.
 #pragma once
 
-#include "runtime/parallel/bucket.h"
-#include "runtime/parallel/strategy.h"
+#include "runtime/parallel/bucketed_strategy.h"
+#include "runtime/parallel/whole_values.h"
 
 namespace sixfold::parallel {
 
-class Ddp final : public Strategy {
+class Ddp final : public BucketedStrategy {
  public:
   /// Places the parameters of `units` in buffers taken from `memory`; values and gradients start as 0. `group` is the
   /// data-parallel group; it, the units and the memory outlive the Ddp. The same arguments on all ranks of the group.
   Ddp(const UnitList& units, Memory& memory, comm::Communicator& group, const StrategyOptions& options);
 
-  /// Calls `fill` on rank 0 of the group only.
-  void load_values(const std::function<void(Parameter&)>& fill) override;
-
-  void begin_step(int num_micro_batches) override;
+  void load_values(const std::function<void(Parameter&)>& fill) override { values_.load(group_, fill); }
   void before_forward(Unit&, int) override {}
   void after_forward(Unit&, int) override {}
-  void before_backward(Unit& unit, int micro_batch) override;
-  void gradient_ready(Parameter& parameter, int micro_batch) override;
-  void after_backward(Unit&, int) override {}
-  const std::vector<UpdateSegment>& finish_gradients() override;
   void after_step() override {}
-
-  int64_t state_elements() const override { return state_elements_; }
-  void gather_value(const Parameter& parameter, const Tensor& out) override;
-  void gather_gradient(const Parameter& parameter, const Tensor& out) override;
+  void gather_value(const Parameter& parameter, const Tensor& out) override { out.copy_from(parameter.value); }
+  void gather_gradient(const Parameter& parameter, const Tensor& out) override { out.copy_from(parameter.grad); }
 
  private:
-  bool reduces(int micro_batch) const;
-  void launch_complete();
-  void reduce_all();
+  void clear_gradients() override;
+  bool reduces(int micro_batch) const override { return options_.deterministic || is_last(micro_batch); }
+  void start_reduction(size_t bucket) override;
+  void end_backward() override;
+  void finish() override;
 
-  StrategyOptions options_;
-  kernels::Context context_;
+  struct Reduction {
+    size_t bucket;
+    Tensor wire;
+    comm::Work work;
+  };
+
   comm::Communicator& group_;
-  std::vector<Parameter*> parameters_;
-  FlatLayout layout_;
-  std::vector<Bucket> buckets_;
-  std::vector<Tensor> sums_;  // by bucket, f32 [padded_count]: earlier micro-batches, reduced; deterministic only
-  BucketQueue queue_;
-  std::vector<UpdateSegment> segments_;
-  int64_t state_elements_ = 0;
-  int num_micro_batches_ = 0;
-  int micro_batch_ = -1;  // whose backward is under way, -1: none yet in this step
+  WholeValues values_;
+  std::vector<Tensor> grads_;  // by bucket, f32 [padded_count]
+  std::vector<Tensor> sums_;   // by bucket, f32 [padded_count]: earlier micro-batches, reduced; deterministic only
+  std::vector<Reduction> under_way_;
 };
 
 }  // namespace sixfold::parallel

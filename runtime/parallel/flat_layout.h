@@ -52,6 +52,14 @@ struct FlatLayout {
 /// arguments only, so all ranks of a group have the same one.
 FlatLayout make_flat_layout(std::span<const int64_t> counts, int num_shards, int64_t bucket_count);
 
+/// The same with the buckets given: parameter i is in bucket bucket_of[i]. Within a bucket, the last parameter comes
+/// first, as above. Buckets count from 0 without a gap.
+FlatLayout make_flat_layout(std::span<const int64_t> counts, int num_shards, std::span<const size_t> bucket_of);
+
+/// The elements of parameter `parameter`, counted in the parameter, that shard `shard` holds: a range, since pieces and
+/// parameters are both without gaps.
+FlatRange part_of(const FlatLayout& layout, size_t parameter, int shard);
+
 /// The part of one parameter that lies in a range of a bucket.
 struct FlatSegment {
   size_t parameter = 0;

@@ -27,6 +27,16 @@ Parameter make_parameter(std::string name, Shape full_shape, ShardSpec shard, In
   return parameter;
 }
 
+Tensor wanted_gradient(const Parameter& parameter) {
+  if (parameter.frozen) return {};
+  SIXFOLD_CHECK(parameter.grad.defined(), parameter.name + " has no gradient to add to");
+  return parameter.grad;
+}
+
+void report_ready(Parameter& parameter, const GradientReady& ready) {
+  if (!parameter.frozen) ready(parameter);
+}
+
 Tensor activation(kernels::Context& context, Shape shape) {
   return Tensor::empty(std::move(shape), DType::F32, context.memory, Category::Activations);
 }
@@ -52,9 +62,9 @@ Tensor Linear::backward_input(kernels::Context& context, const Tensor& dy) const
 
 void Linear::backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dy,
                               const GradientReady& ready) {
-  kernels::linear_backward_weight(context, x, dy, weight_.grad, bias_.grad);
-  ready(bias_);
-  ready(weight_);
+  kernels::linear_backward_weight(context, x, dy, wanted_gradient(weight_), wanted_gradient(bias_));
+  report_ready(bias_, ready);
+  report_ready(weight_, ready);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const std::string& name, int64_t in, int64_t out, int parts, float std,
@@ -77,6 +87,7 @@ Tensor VocabParallelEmbedding::forward(kernels::Context& context, const Tensor& 
 }
 
 void VocabParallelEmbedding::backward_weights(kernels::Context& context, const Tensor& tokens, const Tensor& dy) const {
+  if (weight_.frozen) return;
   kernels::token_embedding_backward(context, tokens, dy, vocab_begin(weight_), weight_.grad);
 }
 
@@ -111,6 +122,7 @@ Tensor VocabParallelLogits::backward_input(kernels::Context& context, const Tens
 }
 
 void VocabParallelLogits::backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dlogits) const {
+  if (weight_.frozen) return;
   kernels::matmul(context, true, false, dlogits, x, weight_.grad, /*accumulate=*/true);
 }
 

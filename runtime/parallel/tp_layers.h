@@ -36,6 +36,11 @@ class TpGroup {
 /// A parameter that no strategy has placed yet.
 Parameter make_parameter(std::string name, Shape full_shape, ShardSpec shard, InitRule init, bool decay);
 
+/// The gradient that a backward adds to: undefined, which kernels leave out, for a frozen parameter.
+Tensor wanted_gradient(const Parameter& parameter);
+/// Calls ready(parameter), unless it is frozen.
+void report_ready(Parameter& parameter, const GradientReady& ready);
+
 /// An f32 temporary of a forward or backward pass, content unspecified.
 Tensor activation(kernels::Context& context, Shape shape);
 
@@ -49,7 +54,7 @@ class Linear {
   Tensor forward(kernels::Context& context, const Tensor& x) const;
   /// dx [R, in] = dy [R, out] weight^T.
   Tensor backward_input(kernels::Context& context, const Tensor& dy) const;
-  /// Adds to both gradients, then reports bias and weight as ready.
+  /// Adds to both gradients, then reports bias and weight as ready; leaves out what is frozen.
   void backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dy, const GradientReady& ready);
 
   std::vector<Parameter*> parameters() { return {&weight_, &bias_}; }
@@ -84,7 +89,7 @@ class VocabParallelEmbedding {
 
   /// y [R, C]: the row of each token; tokens i32 [R].
   Tensor forward(kernels::Context& context, const Tensor& tokens) const;
-  /// Adds to the gradient. The caller reports the weight as ready: it may be tied.
+  /// Adds to the gradient, unless frozen. The caller reports the weight as ready: it may be tied.
   void backward_weights(kernels::Context& context, const Tensor& tokens, const Tensor& dy) const;
 
   Parameter& weight() { return weight_; }
@@ -108,6 +113,7 @@ class VocabParallelLogits {
   VocabParallelLogits(Parameter& weight, int64_t vocab_size) : weight_(weight), vocab_size_(vocab_size) {}
 
   int64_t vocab_size() const { return vocab_size_; }
+  Parameter& weight() { return weight_; }
   /// logits [R, V] = x [R, C] weight^T, V rows of the table on this rank.
   Tensor forward(kernels::Context& context, const Tensor& x) const;
   /// The sum of the losses of the valid targets; targets i32 [R], < 0: masked.
@@ -117,7 +123,7 @@ class VocabParallelLogits {
                      const Tensor& logits) const;
   /// dx [R, C] = dlogits weight. In backward the ranks' dx add up.
   Tensor backward_input(kernels::Context& context, const Tensor& dlogits) const;
-  /// Adds to the gradient of the tied table, which its owner reports as ready.
+  /// Adds to the gradient of the tied table, unless frozen; its owner reports it as ready.
   void backward_weights(kernels::Context& context, const Tensor& x, const Tensor& dlogits) const;
 
  private:

@@ -23,15 +23,16 @@ struct InitRule {
 };
 
 /// Owned by its unit. `value` and `grad` are views into flat buffers that a strategy owns; both are undefined before a
-/// strategy has placed them.
+/// strategy has placed them. A unit finds both whole between the strategy's hooks before and after its work.
 struct Parameter {
   std::string name;  // Hugging Face's name, e.g. "h.0.attn.c_attn.weight"
   Shape full_shape;  // before sharding
   ShardSpec shard;   // how this rank's piece is cut from it
   InitRule init;
-  bool decay = false;  // weight decay applies (matrices)
-  Tensor value;        // f32, local shape
-  Tensor grad;         // f32, local shape; units add, strategies clear
+  bool decay = false;   // weight decay applies (matrices)
+  bool frozen = false;  // never updated: units add no gradient and report none; set before a strategy places it
+  Tensor value;         // f32, local shape; undefined while a strategy keeps it in shards
+  Tensor grad;          // f32, local shape; units add, strategies clear; undefined while nobody adds
 
   Shape local_shape() const { return shard.local_shape(full_shape); }
 };
@@ -56,7 +57,9 @@ struct Saved {
   std::vector<Tensor> tensors;
 };
 
-/// Called once per micro-batch for each parameter, as soon as this micro-batch's gradient has been added to it.
+/// Called at most once per micro-batch for each parameter that is not frozen, as soon as this micro-batch's gradient
+/// has been added to it. A parameter for which it is not called counts with what has been added by the end of the
+/// backward, which is 0 where its unit was left out.
 using GradientReady = std::function<void(Parameter&)>;
 
 class Unit {
@@ -66,6 +69,8 @@ class Unit {
   /// Parameters that belong to this unit, in a fixed order. A tied weight belongs to the unit that uses it first in
   /// forward (the embedding), so it is complete when that unit's backward ends.
   virtual std::vector<Parameter*> parameters() = 0;
+  /// Parameters of other units that this one works with as well: the tied weight, for the head.
+  virtual std::vector<Parameter*> borrowed_parameters() { return {}; }
 
   /// The output for input x. First unit: x is undefined, tokens come from the micro-batch. Last unit: returns f32 [1],
   /// the sum of the losses of the valid targets.

@@ -2,12 +2,25 @@
 
 #include <cmath>
 
+#include "runtime/train/exact_sum.h"
+
 namespace sixfold::train {
 
-double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments) {
-  double sum = 0;
-  for (const parallel::UpdateSegment& segment : segments) sum += kernels::sum_of_squares(context, segment.grad);
-  return sum;
+double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
+                               comm::Communicator* group, NormOrder order) {
+  ExactSum sum;
+  for (const parallel::UpdateSegment& segment : segments) {
+    if (order == NormOrder::Segments) {
+      sum.add(kernels::sum_of_squares(context, segment.grad));
+      continue;
+    }
+    const float* grad = segment.grad.data<float>();
+    for (int64_t i = 0; i < segment.grad.numel(); ++i) {
+      sum.add(static_cast<double>(grad[i]) * static_cast<double>(grad[i]));  // 48 bits: exact
+    }
+  }
+  if (group != nullptr) sum.all_reduce(*group, "dp.norm");
+  return sum.value();
 }
 
 Clip clip_factor(double sum_of_squares, double max_norm) {

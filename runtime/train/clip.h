@@ -1,7 +1,7 @@
 // Clipping by the global norm of all gradients.
 //
-//   sum   = gradient_sum_of_squares(segments)     where a group holds the gradients in shards: AllReduce(sum) of it
-//   clip  = clip_factor(sum, max_norm)            the optimizer reads each gradient times clip.scale
+//   sum   = gradient_sum_of_squares(segments, group)    one AllReduce where a group holds the gradients in shards
+//   clip  = clip_factor(sum, max_norm)                  the optimizer reads each gradient times clip.scale
 //
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
 #pragma once
@@ -13,10 +13,14 @@
 
 namespace sixfold::train {
 
-/// In double, segment after segment, so it depends on the segments and on nothing else: not on the number of threads,
-/// and with one segment a parameter not on buckets. Not finite exactly when an element is not (squares of f32 fit a
-/// double).
-double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments);
+enum class NormOrder : uint8_t {
+  Segments,  // each segment in double: depends on how gradients are cut into segments, not on threads or algorithms
+  None,      // the square of each element added without rounding: the same bits however gradients are cut; slower
+};
+/// Over the segments of all ranks of `group` (tag "dp.norm"; nullptr: of this rank alone), the same on all of them. Not
+/// finite exactly when an element on any rank is not (squares of f32 fit a double). Collective over `group`.
+double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
+                               comm::Communicator* group, NormOrder order);
 
 struct Clip {
   double norm = 0;     // before clipping

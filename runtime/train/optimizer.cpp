@@ -31,6 +31,8 @@ class AdamW final : public Optimizer {
     }
   }
 
+  std::vector<Tensor> moments() const override { return {m_, v_}; }
+
  private:
   OptimizerOptions options_;
   Tensor m_, v_;  // [state_elements]
@@ -48,6 +50,8 @@ class Sgd final : public Optimizer {
                           segment.value);
     }
   }
+
+  std::vector<Tensor> moments() const override { return {}; }
 
  private:
   OptimizerOptions options_;

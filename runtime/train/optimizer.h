@@ -28,6 +28,8 @@ class Optimizer {
   /// Updates the value of every segment in place from its gradient times `gradient_scale`. Local: no rank waits.
   virtual void update(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments, float lr,
                       float gradient_scale) = 0;
+  /// What it keeps for each element: f32 [state_elements] each, in a fixed order (AdamW: first and second moment).
+  virtual std::vector<Tensor> moments() const = 0;
 };
 
 /// f32 moments that an optimizer keeps for each element that the rank updates: AdamW 2, SGD 0.

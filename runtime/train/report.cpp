@@ -23,19 +23,33 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::vector<MemoryRow> replicated_memory_rows(const Memory& memory, int64_t num_parameters, int moments_per_element,
-                                              bool accumulator) {
-  const double parameter_bytes = static_cast<double>(num_parameters) * sizeof(float);
+std::vector<MemoryRow> memory_rows(const Memory& memory, const parallel::MemoryPrediction& predicted) {
   std::vector<MemoryRow> rows;
   for (Category category : kAllCategories) {
     MemoryRow& row = rows.emplace_back();
     row.category = category;
     row.peak_bytes = memory.peak_bytes(category);
-    if (category == Category::Parameters) row.predicted_bytes = parameter_bytes;
-    if (category == Category::Gradients) row.predicted_bytes = parameter_bytes * (accumulator ? 2 : 1);
-    if (category == Category::Optimizer) row.predicted_bytes = parameter_bytes * moments_per_element;
+    if (category == Category::Parameters) row.predicted_bytes = static_cast<double>(predicted.parameters);
+    if (category == Category::Gradients) row.predicted_bytes = static_cast<double>(predicted.gradients);
+    if (category == Category::Optimizer) row.predicted_bytes = static_cast<double>(predicted.optimizer);
   }
   return rows;
+}
+
+std::vector<TrafficRow> traffic_rows(const std::vector<comm::CommRow>& rows,
+                                     const std::vector<parallel::TagTraffic>& predicted, int64_t num_steps) {
+  std::vector<TrafficRow> traffic;
+  const double steps = static_cast<double>(std::max<int64_t>(num_steps, 1));
+  for (const parallel::TagTraffic& formula : predicted) {
+    TrafficRow row{formula.tag, 0, formula.payload_bytes, formula.padding_bytes};
+    for (const comm::CommRow& counted : rows) {
+      if (counted.tag != formula.tag) continue;
+      if (counted.backend != "own") return {};
+      row.sent_bytes += static_cast<double>(counted.sent_bytes) / steps;
+    }
+    traffic.push_back(row);
+  }
+  return traffic;
 }
 
 void print_columns(std::ostream& out, const std::vector<std::vector<std::string>>& rows, size_t num_left) {
@@ -80,11 +94,23 @@ void print_comm_table(std::ostream& out, const RunSummary& summary) {
   print_columns(out, rows, 3);
 }
 
+void print_traffic_table(std::ostream& out, const RunSummary& summary) {
+  std::vector<std::vector<std::string>> rows = {{"tag", "sent MB", "formula", "padding"}};
+  for (const TrafficRow& row : summary.traffic) {
+    rows.push_back({row.tag, megabytes(row.sent_bytes), megabytes(row.payload_bytes), megabytes(row.padding_bytes)});
+  }
+  out << "sent by rank 0 per step for " << summary.strategy << ", beside the formula\n";
+  print_columns(out, rows, 1);
+}
+
 void print_memory_table(std::ostream& out, const RunSummary& summary) {
   std::vector<std::vector<std::string>> rows = {{"memory", "peak MB", "predicted MB"}};
   for (const MemoryRow& row : summary.memory) {
     rows.push_back({std::string(category_name(row.category)), megabytes(static_cast<double>(row.peak_bytes)),
                     row.predicted_bytes ? megabytes(*row.predicted_bytes) : "-"});
+  }
+  if (summary.resident_bytes > 0) {
+    rows.push_back({"process", megabytes(static_cast<double>(summary.resident_bytes)), "-"});
   }
   out << "memory of rank 0 at each category's peak\n";
   print_columns(out, rows, 1);

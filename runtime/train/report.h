@@ -9,6 +9,7 @@
 
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/core/memory.h"
+#include "runtime/parallel/predict.h"
 
 namespace sixfold::train {
 
@@ -17,11 +18,18 @@ struct MemoryRow {
   size_t peak_bytes = 0;
   std::optional<double> predicted_bytes;  // where there is a formula
 };
-/// The peaks of one rank's memory beside the formulas of a strategy that keeps everything on every rank (DDP): f32
-/// parameters and as many gradients (twice with `accumulator`, where reduced micro-batches are added up in a buffer of
-/// their own), and `moments_per_element` moments of the optimizer. Padding of buckets is not in the formulas.
-std::vector<MemoryRow> replicated_memory_rows(const Memory& memory, int64_t num_parameters, int moments_per_element,
-                                              bool accumulator);
+/// The peaks of one rank's memory beside the formulas.
+std::vector<MemoryRow> memory_rows(const Memory& memory, const parallel::MemoryPrediction& predicted);
+
+/// What one rank has sent under a tag beside the strategy's formula, per step.
+struct TrafficRow {
+  std::string tag;
+  double sent_bytes = 0;                        // counted in the links
+  double payload_bytes = 0, padding_bytes = 0;  // predicted: the formula, and what padding adds
+};
+/// `rows` are those of `num_steps` steps. Empty where links are not counted (mpi).
+std::vector<TrafficRow> traffic_rows(const std::vector<comm::CommRow>& rows,
+                                     const std::vector<parallel::TagTraffic>& predicted, int64_t num_steps);
 
 struct Evaluation {
   int64_t step = 0;  // after so many steps
@@ -33,7 +41,9 @@ struct RunSummary {
   int64_t num_steps = 0;
   int64_t num_skipped = 0;              // steps without an update, for a gradient that was not finite
   std::vector<Evaluation> evaluations;  // the last one at the end of training; none: nothing was held out
+  std::string strategy;                 // parallel::strategy_name
   uint64_t weights_hash = 0;            // over all gathered weights in name order
+  uint64_t state_hash = 0;              // over the optimizer's moments, too
   int num_ranks = 1;
   int num_threads = 1;  // of each rank's kernels
   int64_t num_parameters = 0;
@@ -42,7 +52,9 @@ struct RunSummary {
   double flops_per_token = 0;
   double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run
   std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
+  std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
+  size_t resident_bytes = 0;  // of the process after training, which is all ranks where they are threads; 0: not known
 
   /// Share of the measured GEMM rate that training reached.
   double mfu() const { return gemm_gflops > 0 ? tokens_per_second * flops_per_token / (gemm_gflops * 1e9) : 0; }
@@ -55,7 +67,9 @@ struct RunSummary {
 /// rank, time and exposed time per step, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed
 /// share of the step.
 void print_comm_table(std::ostream& out, const RunSummary& summary);
-/// Peak and predicted MB by category.
+/// MB sent under each tag of gradients and parameters per step, beside the formula and the padding.
+void print_traffic_table(std::ostream& out, const RunSummary& summary);
+/// Peak and predicted MB by category, and of the process.
 void print_memory_table(std::ostream& out, const RunSummary& summary);
 /// Speed: tokens/s, step time, FLOP rate beside the GEMM rate.
 void print_speed(std::ostream& out, const RunSummary& summary);

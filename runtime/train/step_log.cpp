@@ -41,6 +41,17 @@ Json comm_rows(const RunSummary& summary) {
   return rows;
 }
 
+Json traffic_rows(const RunSummary& summary) {
+  Json rows = Json::array();
+  for (const TrafficRow& row : summary.traffic) {
+    rows.push_back({{"tag", row.tag},
+                    {"sent_bytes_per_step", row.sent_bytes},
+                    {"predicted_bytes_per_step", row.payload_bytes},
+                    {"padding_bytes_per_step", row.padding_bytes}});
+  }
+  return rows;
+}
+
 Json memory_rows(const RunSummary& summary) {
   Json rows = Json::array();
   for (const MemoryRow& row : summary.memory) {
@@ -78,8 +89,10 @@ void StepLog::step(const StepResult& result) {
 }
 
 void StepLog::summary(const RunSummary& summary) {
-  const Json object = {{"val_loss", number_or_null(summary.validation_loss())},
+  const Json object = {{"strategy", summary.strategy},
+                       {"val_loss", number_or_null(summary.validation_loss())},
                        {"weights_hash", hexadecimal(summary.weights_hash)},
+                       {"state_hash", hexadecimal(summary.state_hash)},
                        {"steps", summary.num_steps},
                        {"skipped_steps", summary.num_skipped},
                        {"ranks", summary.num_ranks},
@@ -91,7 +104,9 @@ void StepLog::summary(const RunSummary& summary) {
                        {"mfu", summary.mfu()},
                        {"evaluations", evaluations(summary)},
                        {"comm", comm_rows(summary)},
-                       {"memory", memory_rows(summary)}};
+                       {"traffic", traffic_rows(summary)},
+                       {"memory", memory_rows(summary)},
+                       {"resident_bytes", summary.resident_bytes}};
   line(Json{{"summary", object}}.dump());
 }
 

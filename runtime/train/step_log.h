@@ -2,11 +2,13 @@
 //
 //   {"step","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","exposed_comm_ms"}
 //   {"summary":
-//   {"val_loss","weights_hash","steps","skipped_steps","ranks","threads","parameters","tokens_per_s","step_ms",
+//   {"strategy","val_loss","weights_hash","state_hash","steps","skipped_steps","ranks","threads","parameters",
+//                "tokens_per_s","step_ms",
 //                "gemm_gflops","mfu","evaluations":[{"step","val_loss"}],
 //                "comm":[{"tag","primitive","algorithm","backend","group_size","calls_per_step","bytes_per_step",
 //                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step"}],
-//                "memory":[{"category","peak_bytes","predicted_bytes"}]}}
+//                "traffic":[{"tag","sent_bytes_per_step","predicted_bytes_per_step","padding_bytes_per_step"}],
+//                "memory":[{"category","peak_bytes","predicted_bytes"}],"resident_bytes"}}
 //
 // Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, or not known. The hash is a
 // string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.

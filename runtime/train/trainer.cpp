@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "runtime/parallel/check_replicas.h"
-#include "runtime/train/clip.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {
@@ -42,6 +41,7 @@ std::vector<Action> single_stage_actions(int num_micro_batches) {
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill_row)
     : parts_(std::move(parts)), options_(options), fill_row_(std::move(fill_row)) {
   check_batch_share(options_.share);
+  if (parts_.world.size() > 1) parts_.context.between = [this] { poll(); };
   const int num_micro_batches = options_.share.num_micro_batches();
   const auto rows = static_cast<size_t>(options_.share.micro_batch);
   const Shape shape{options_.share.micro_batch * options_.seq_len};
@@ -54,6 +54,10 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
     batch.seq_len = options_.seq_len;
     saved_.emplace_back(parts_.units.size());
   }
+}
+
+Trainer::~Trainer() {
+  parts_.context.between = nullptr;
 }
 
 StepResult Trainer::step(const AfterGradients& after_gradients) {
@@ -87,7 +91,9 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   }
 
   const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  const Clip clip = clip_factor(gradient_sum_of_squares(parts_.context, segments), options_.clip_norm);
+  const double sum_of_squares =
+      gradient_sum_of_squares(parts_.context, segments, parts_.strategy.shard_group(), options_.norm_order);
+  const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
   if (after_gradients) after_gradients(result.step);
   if (clip.finite) {
     parts_.optimizer.update(parts_.context, segments, result.lr, clip.scale);
@@ -97,7 +103,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   parts_.strategy.after_step();
   ++num_steps_;
   if (options_.check_replicas_every > 0 && num_steps_ % options_.check_replicas_every == 0) {
-    parallel::check_replicas(parts_.units, parts_.batch_group, num_steps_);
+    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.context.memory, num_steps_);
   }
 
   result.loss = loss_sum.wait() / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));

@@ -4,9 +4,10 @@
 //
 //   1. rows of this rank are loaded; the number of valid tokens is AllReduced ("dp.tokens"), so that every token's loss
 //      can count 1 / valid tokens of the global batch and gradients are summed, never averaged
-//   2. the list of actions: forward m, backward m for each micro-batch; between units the trainer polls the
-//      communication, so that it goes on without a thread of its own
-//   3. finish_gradients, global norm, clipping, optimizer, after_step; the loss is AllReduced ("dp.loss") meanwhile
+//   2. the list of actions: forward m, backward m for each micro-batch; between units, and between pieces of the long
+//      kernels, the trainer polls the communication, so that it goes on without a thread of its own
+//   3. finish_gradients, global norm ("dp.norm" where gradients are in shards), clipping, optimizer, after_step; the
+//      loss is AllReduced ("dp.loss") meanwhile
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "runtime/comm/world.h"
 #include "runtime/parallel/strategy.h"
+#include "runtime/train/clip.h"
 #include "runtime/train/data.h"
 #include "runtime/train/lr_schedule.h"
 #include "runtime/train/optimizer.h"
@@ -39,7 +41,8 @@ struct TrainerOptions {
   int64_t seq_len = 0;
   BatchShare share;
   LrSchedule lr;
-  double clip_norm = 0;              // 0: gradients are not clipped
+  double clip_norm = 0;  // 0: gradients are not clipped
+  NormOrder norm_order = NormOrder::Segments;
   int64_t check_replicas_every = 0;  // steps; 0: never
 };
 
@@ -69,7 +72,11 @@ struct StepResult {
 
 class Trainer {
  public:
+  /// Has the context's kernels poll as long as the trainer lives.
   Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill_row);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Between the gradients and the optimizer of a step: for whoever wants to look at them. Called on every rank.
   using AfterGradients = std::function<void(int64_t step)>;

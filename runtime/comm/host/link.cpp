@@ -13,19 +13,18 @@ size_t round_up_to_page(size_t bytes) {
 }  // namespace
 
 size_t LinkMemory::bytes(int num_slots, size_t slot_bytes) {
-  return round_up_to_page(2 * sizeof(Counter) + static_cast<size_t>(num_slots) * (sizeof(SlotHeader) + slot_bytes));
+  return round_up_to_page(sizeof(Counter) + static_cast<size_t>(num_slots) * (sizeof(SlotLine) + slot_bytes));
 }
 
 LinkMemory LinkMemory::at(void* memory, int num_slots, size_t slot_bytes, Layout layout) {
   auto* base = static_cast<std::byte*>(memory);
   LinkMemory link;
-  link.tail = reinterpret_cast<Counter*>(base);
-  link.head = link.tail + 1;
+  link.head = reinterpret_cast<Counter*>(base);
   const bool apart = layout == Layout::Apart;
-  link.headers = base + 2 * sizeof(Counter);
-  link.slots = link.headers + (apart ? static_cast<size_t>(num_slots) : 1) * sizeof(SlotHeader);
-  link.header_stride = sizeof(SlotHeader) + (apart ? 0 : slot_bytes);
-  link.slot_stride = slot_bytes + (apart ? 0 : sizeof(SlotHeader));
+  link.lines = base + sizeof(Counter);
+  link.slots = link.lines + (apart ? static_cast<size_t>(num_slots) : 1) * sizeof(SlotLine);
+  link.line_stride = sizeof(SlotLine) + (apart ? 0 : slot_bytes);
+  link.slot_stride = slot_bytes + (apart ? 0 : sizeof(SlotLine));
   link.num_slots = static_cast<uint64_t>(num_slots);
   link.slot_bytes = slot_bytes;
   return link;
@@ -34,7 +33,7 @@ LinkMemory LinkMemory::at(void* memory, int num_slots, size_t slot_bytes, Layout
 void LinkMemory::populate() const {
 #ifdef MADV_POPULATE_WRITE
   // Linux 5.14; elsewhere the first slots are slower, which is all that a failure here means.
-  madvise(tail, bytes(static_cast<int>(num_slots), slot_bytes), MADV_POPULATE_WRITE);
+  madvise(head, bytes(static_cast<int>(num_slots), slot_bytes), MADV_POPULATE_WRITE);
 #endif
 }
 

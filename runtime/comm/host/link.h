@@ -1,14 +1,15 @@
 // Links: bounded FIFOs of slots, one per (sender, receiver, channel), in memory that both ranks see. The same layout
 // serves threads (anonymous pages) and processes (a shared memory file).
 //
-//   sender    waits for a free slot, writes it, raises tail      (release)
-//   receiver  waits for tail, reads the slot, raises head        (release)
+//   sender    waits for a free slot, writes it, numbers it            (release)
+//   receiver  waits for the next number, reads the slot, raises head  (release)
 //
 // Ranks that share no memory have a FIFO each, and a carrier (carrier.h) is its other end: it takes slots out of the
 // sender's and puts them into the receiver's.
 //
-// tail and head only grow. Each lies on a cache line of its own, and each side keeps a copy of the other's counter, so
-// a slot costs one cache line transfer in each direction beside the data.
+// Slots are numbered from 1 on, and head counts those that the receiver has emptied; both only grow. The number shares
+// a cache line with the header, so a message costs one line beside its data; head has a line of its own, which the
+// sender looks at only when its slots seem to be full.
 #pragma once
 
 #include <atomic>
@@ -17,8 +18,8 @@
 
 namespace sixfold::comm {
 
-/// What precedes a slot's bytes: of which operation they are, as the sender sees it, and where they lie.
-struct alignas(64) SlotHeader {
+/// Of which operation a slot's bytes are, as the sender sees it, and where they lie.
+struct SlotHeader {
   uint64_t sequence;
   uint64_t signature[2];
   uint64_t bytes;
@@ -28,26 +29,34 @@ struct alignas(64) SlotHeader {
 inline constexpr uint64_t kInSlot = 0;             // staged: the slot holds them
 inline constexpr uint64_t kLanded = ~uint64_t{0};  // the sender has written them to where the receiver wants them
 
-/// Position of one link in memory. The counters start at zero.
+/// The line ahead of a slot.
+struct alignas(64) SlotLine {
+  std::atomic<uint64_t> number;  // of the message that it holds, written last; 0: none yet
+  SlotHeader header;
+};
+static_assert(sizeof(SlotLine) == 64, "a cache line");
+
+/// Position of one link in memory, all of it zero at first.
 struct LinkMemory {
   struct alignas(64) Counter {
     std::atomic<uint64_t> value;
   };
-  Counter* tail = nullptr;  // slots filled, written by the sender
   Counter* head = nullptr;  // slots emptied, written by the receiver
-  std::byte* headers = nullptr;
+  std::byte* lines = nullptr;
   std::byte* slots = nullptr;
   uint64_t num_slots = 0;
-  size_t slot_bytes = 0, header_stride = 0, slot_stride = 0;
+  size_t slot_bytes = 0, line_stride = 0, slot_stride = 0;
 
-  /// Of the slot that is the `number`th to be filled, from 0.
-  SlotHeader& header(uint64_t number) const {
-    return *reinterpret_cast<SlotHeader*>(headers + (number % num_slots) * header_stride);
+  /// Of the slot that is the `index`th to be filled, from 0, and so has the number index + 1.
+  SlotLine& line(uint64_t index) const {
+    return *reinterpret_cast<SlotLine*>(lines + (index % num_slots) * line_stride);
   }
-  std::byte* slot(uint64_t number) const { return slots + (number % num_slots) * slot_stride; }
+  std::byte* slot(uint64_t index) const { return slots + (index % num_slots) * slot_stride; }
+  bool is_filled(uint64_t index) const { return line(index).number.load(std::memory_order_acquire) == index + 1; }
+  void set_filled(uint64_t index) const { line(index).number.store(index + 1, std::memory_order_release); }
 
-  /// How headers and slots lie: all headers, then all slots, which is somewhat quicker between cores; or each header
-  /// right before its slot, so that the two are one message.
+  /// How lines and slots lie: all lines, then all slots, which is somewhat quicker between cores; or each line right
+  /// before its slot, so that header and bytes are one message.
   enum class Layout : uint8_t { Apart, Messages };
   static size_t bytes(int num_slots, size_t slot_bytes);
   static LinkMemory at(void* memory, int num_slots, size_t slot_bytes, Layout layout = Layout::Apart);
@@ -61,29 +70,29 @@ class SendEnd {
   explicit SendEnd(const LinkMemory& memory) : memory_(memory) {}
   /// True when a slot is free.
   bool ready() {
-    if (tail_ - head_seen_ < memory_.num_slots) return true;
+    if (num_sent_ - head_seen_ < memory_.num_slots) return true;
     head_seen_ = memory_.head->value.load(std::memory_order_acquire);
-    return tail_ - head_seen_ < memory_.num_slots;
+    return num_sent_ - head_seen_ < memory_.num_slots;
   }
   /// The free slot and its header; only after ready().
-  std::byte* slot() { return memory_.slot(tail_); }
-  SlotHeader& header() { return memory_.header(tail_); }
+  std::byte* slot() { return memory_.slot(num_sent_); }
+  SlotHeader& header() { return memory_.line(num_sent_).header; }
   /// Hands the slot over. Counts header().bytes as sent.
   void commit() {
     sent_bytes_ += header().bytes;
-    memory_.tail->value.store(++tail_, std::memory_order_release);
+    memory_.set_filled(num_sent_++);
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
   /// True when the receiver has released all that was committed, and reads nothing of this side's memory any more;
   /// across hosts, when it has left this one.
   bool drained() {
-    if (head_seen_ != tail_) head_seen_ = memory_.head->value.load(std::memory_order_acquire);
-    return head_seen_ == tail_;
+    if (head_seen_ != num_sent_) head_seen_ = memory_.head->value.load(std::memory_order_acquire);
+    return head_seen_ == num_sent_;
   }
 
  private:
   LinkMemory memory_;
-  uint64_t tail_ = 0, head_seen_ = 0;
+  uint64_t num_sent_ = 0, head_seen_ = 0;
   uint64_t sent_bytes_ = 0;
 };
 
@@ -91,19 +100,15 @@ class RecvEnd {
  public:
   explicit RecvEnd(const LinkMemory& memory) : memory_(memory) {}
   /// True when a slot has arrived.
-  bool ready() {
-    if (head_ < tail_seen_) return true;
-    tail_seen_ = memory_.tail->value.load(std::memory_order_acquire);
-    return head_ < tail_seen_;
-  }
+  bool ready() const { return memory_.is_filled(head_); }
   const std::byte* slot() const { return memory_.slot(head_); }
-  const SlotHeader& header() const { return memory_.header(head_); }
+  const SlotHeader& header() const { return memory_.line(head_).header; }
   /// Gives the slot back.
   void release() { memory_.head->value.store(++head_, std::memory_order_release); }
 
  private:
   LinkMemory memory_;
-  uint64_t head_ = 0, tail_seen_ = 0;
+  uint64_t head_ = 0;
 };
 
 }  // namespace sixfold::comm

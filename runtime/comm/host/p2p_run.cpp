@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/far_copy.h"
+
 namespace sixfold::comm {
 
 namespace {
-/// What the slots of a link hold. Longer messages end only when the receiver has come, so they need not be staged.
-size_t capacity_of(const LinkOptions& options) {
-  return static_cast<size_t>(options.num_slots) * options.slot_bytes;
+/// What fits into the slots of a link is sent off whether or not the receiver has come. Longer messages end only when
+/// it has, so they may be lent, where that pays (LinkOptions).
+bool may_lend(size_t bytes, const LinkOptions& options) {
+  return bytes > static_cast<size_t>(options.num_slots) * options.slot_bytes && bytes >= options.min_lend_bytes;
 }
 }  // namespace
 
@@ -18,7 +21,7 @@ P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const 
       sequence_(sequence),
       fail_(fail),
       total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)),
-      lends_(is_send() && links.shares_memory(transfer.peer) && total_bytes_ > capacity_of(links.options()) &&
+      lends_(is_send() && links.shares_memory(transfer.peer) && may_lend(total_bytes_, links.options()) &&
              links.word_of(transfer.buf.data, total_bytes_) != 0),
       drains_(lends_ || (is_send() && !links.shares_memory(transfer.peer))) {}
 
@@ -51,7 +54,7 @@ bool P2pRun::advance_send() {
   const size_t bytes = std::min(links_.options().slot_bytes, total_bytes_ - moved_bytes_);
   const auto* data = static_cast<const std::byte*>(transfer_.buf.data) + moved_bytes_;
   const uint64_t place = lends_ ? links_.word_of(data, bytes) : kInSlot;
-  if (place == kInSlot && bytes > 0) std::memcpy(to.slot(), data, bytes);
+  if (place == kInSlot && bytes > 0) kernels::far_copy(to.slot(), data, bytes);
   const auto words = signature().pack();
   to.header() = {sequence_, {words[0], words[1]}, bytes, place, links_.arrives_ns(transfer_.peer, bytes)};
   to.commit();

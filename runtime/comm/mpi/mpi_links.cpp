@@ -29,6 +29,9 @@ MPI_Comm communicator_of(MPI_Comm world, const std::vector<int>& members) {
   return communicator;
 }
 
+// A message is a slot and what precedes it but for the number, by which the carrier says that the message has come.
+constexpr size_t kHeaderBytes = sizeof(SlotLine) - offsetof(SlotLine, header);
+
 }  // namespace
 
 /// One group's links. Requests of all its slots lie in one array, so that a poll is one call.
@@ -39,7 +42,7 @@ class MpiCarrier final : public LinkCarrier {
         communicator_(communicator),
         num_slots_(static_cast<uint64_t>(options.num_slots)),
         slot_bytes_(options.slot_bytes),
-        max_message_bytes_(mpi_count(sizeof(SlotHeader) + options.slot_bytes)) {}
+        max_message_bytes_(mpi_count(kHeaderBytes + options.slot_bytes)) {}
 
   ~MpiCarrier() override {
     const std::lock_guard lock(links_.mutex_);
@@ -95,13 +98,13 @@ class MpiCarrier final : public LinkCarrier {
   /// Gives MPI the slots that the executor has filled, or emptied.
   void hand_over(size_t index) {
     Link& link = ends_[index];
-    const uint64_t limit = link.sends ? link.memory.tail->value.load(std::memory_order_acquire)
-                                      : link.memory.head->value.load(std::memory_order_acquire) + num_slots_;
-    for (; link.num_given < limit; ++link.num_given) {
-      SlotHeader& slot = link.memory.header(link.num_given);
+    const uint64_t emptied = link.memory.head->value.load(std::memory_order_acquire);
+    for (; link.sends ? link.memory.is_filled(link.num_given) : link.num_given < emptied + num_slots_;
+         ++link.num_given) {
+      SlotHeader& slot = link.memory.line(link.num_given).header;
       MPI_Request& request = requests_[index * num_slots_ + link.num_given % num_slots_];
       if (link.sends) {
-        const int bytes = static_cast<int>(sizeof(SlotHeader) + (slot.place == kInSlot ? slot.bytes : 0));
+        const int bytes = static_cast<int>(kHeaderBytes + (slot.place == kInSlot ? slot.bytes : 0));
         check_mpi(MPI_Isend(&slot, bytes, MPI_BYTE, link.peer, link.channel, communicator_, &request), "MPI_Isend");
       } else {
         check_mpi(MPI_Irecv(&slot, max_message_bytes_, MPI_BYTE, link.peer, link.channel, communicator_, &request),
@@ -131,9 +134,10 @@ class MpiCarrier final : public LinkCarrier {
       const size_t request = index * num_slots_ + link.num_passed % num_slots_;
       if (!complete_[request]) break;
       complete_[request] = false;
+      if (!link.sends) link.memory.set_filled(link.num_passed);
       ++link.num_passed;
     }
-    (link.sends ? link.memory.head : link.memory.tail)->value.store(link.num_passed, std::memory_order_release);
+    if (link.sends) link.memory.head->value.store(link.num_passed, std::memory_order_release);
   }
 
   MpiLinks& links_;

@@ -1,0 +1,46 @@
+// What a strategy sends and keeps, by the formulas of the papers (strategy.h), worked out from the sizes of units
+// alone: something independent for what links and memory have counted to be compared with.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/parallel/strategy.h"
+
+namespace sixfold::parallel {
+
+/// A strategy and the ranks that it runs on.
+struct StrategyShape {
+  StrategyOptions options;
+  int num_ranks = 1;          // of the data-parallel group
+  int num_nodes = 1;          // of as many ranks each; counts with hsdp only
+  int num_micro_batches = 1;  // of a step
+};
+
+/// What a rank sends under one tag in a step, by ring or by direct in two shots; an average over the ranks where an
+/// AllReduce cuts a bucket into parts that are not equal.
+struct TagTraffic {
+  std::string tag;
+  double payload_bytes = 0;  // the formula
+  double padding_bytes = 0;  // what filling up each bucket to equal pieces adds
+};
+/// One a tag of gradients and parameters; none on one rank.
+std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyShape& shape);
+
+/// Peak bytes of a rank, padding included. With P, G, N and R as in strategy.h:
+///
+///   DDP      parameters P                                 gradients G (deterministic: 2 G)
+///   ZeRO-1   parameters P                                 gradients G (deterministic: G + G/N)
+///   ZeRO-2   parameters P                                 gradients G/N + buffers
+///   ZeRO-3   parameters P/N + R + 1 + prefetch units      gradients G/N + buffers
+///
+/// buffers: those of the buckets that a unit adds to (the root's from its first user to its last), and max_travelling
+/// under way (with bf16 these are copies in Category::Communication). Optimizer: moments x 4 bytes for each element
+/// that the rank updates.
+struct MemoryPrediction {
+  int64_t parameters = 0, gradients = 0, optimizer = 0;
+};
+MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
+                                  int rank = 0);
+
+}  // namespace sixfold::parallel
