@@ -17,7 +17,8 @@ using namespace sixfold::collective_perf;
 /// The algorithm of the operations that have run since the table was reset.
 std::string algorithm_that_ran(comm::World& world) {
   for (const comm::CommRow& row : world.comm_table().rows()) {
-    if (row.tag != "perf" || row.backend != "own") continue;
+    if (row.tag != "perf" || row.backend == "mpi") continue;
+    if (row.backend == "nccl") return row.backend;
     return row.primitive == comm::Primitive::Send ? "p2p" : std::string(comm::algorithm_name(row.algorithm));
   }
   return "mpi";
@@ -28,9 +29,10 @@ struct Bench {
   Bench(const PerfOptions& options, comm::World& world_)
       : world(world_),
         group(world.open_group(options.world.backend, true)),
-        clock(world.open_group(comm::BackendKind::Own, false)),
+        clock(world.open_group(comm::BackendKind::Host, false)),
         buffers(options, world),
-        machine(measure_machine(world, clock, options.world.timeout_s)) {
+        machine(on_gpu(options) ? measure_gpu(world, clock, options.world.grid_device ? world.size() : 1)
+                                : measure_machine(world, clock, options.world.timeout_s)) {
     if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
   }
   bool speaks() const { return world.rank() == 0; }
@@ -47,7 +49,8 @@ Line measure_size(const PerfOptions& options, Bench& bench, size_t bytes) {
   const comm::Primitive primitive = parse_operation(options.op);
   Line line;
   for (bool in_place : {false, true}) {
-    if (!Operation::exists(primitive, in_place)) continue;
+    const bool refused = options.world.backend == comm::BackendKind::Nccl && primitive == comm::Primitive::AllToAll;
+    if (!Operation::exists(primitive, in_place) || (in_place && refused)) continue;
     Operation operation(options, world, bench.buffers, bytes, in_place);
     world.comm_table().reset();
     const Measured m = measure(options, operation, bench.group, bench.versus ? &*bench.versus : nullptr, bench.clock);

@@ -184,47 +184,68 @@ inline comm::Work issue(comm::Communicator& group, const CollectiveCase& c, comm
   }
 }
 
+/// What one rank takes part with: its buffers, of which the input is filled.
+template <typename T>
+struct CaseBuffers {
+  GuardedBuffer<T> in_buffer, out_buffer;
+  size_t in_count, out_count;
+  T *in, *out;
+
+  CaseBuffers(Memory& memory, const CollectiveCase& c, int rank, int size)
+      : in_buffer(memory, is_in_place(c) ? std::max(count_in(c, size), count_out(c, size)) : count_in(c, size),
+                  c.shift),
+        out_buffer(memory, count_out(c, size), c.shift),
+        in_count(count_in(c, size)),
+        out_count(count_out(c, size)),
+        in(in_buffer.data()),
+        out(out_buffer.data()) {
+    if (is_in_place(c)) {
+      out = in;
+      if (c.primitive == comm::Primitive::AllGather) in += static_cast<size_t>(rank) * c.count;
+      if (c.primitive == comm::Primitive::ReduceScatter) out += static_cast<size_t>(rank) * c.count;
+    }
+    if (c.primitive == comm::Primitive::Broadcast && rank != c.root) return;
+    for (size_t i = 0; i < in_count; ++i) in[i] = element_of<T>(input_value(c, rank, i));
+  }
+
+  /// "" or what is wrong, once the operation is done.
+  std::string check(const CollectiveCase& c, int rank, int size) const {
+    if (!in_buffer.guards_whole() || !out_buffer.guards_whole()) return to_string(c) + ": wrote outside the buffers";
+    if (c.primitive == comm::Primitive::Reduce && rank != c.root) return "";
+    for (size_t i = 0; i < out_count; ++i) {
+      // Rounded as the dtype stores it: an average of whole numbers need not be one.
+      const double exact = expected_value(c, rank, size, i);
+      const double wanted = c.whole ? double_of(element_of<T>(exact)) : exact;
+      const double got = double_of(out[i]);
+      // f32 scales by 1/size, which is not exact for every size; 16-bit types round that away or differ by one unit.
+      double slack = c.op == ReduceOp::Avg ? std::abs(wanted) * (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22) : 0;
+      if (!c.whole && comm::reduces(c.primitive)) slack = rounding_bound(c, size, magnitude_of(c, rank, size, i));
+      if (!(std::abs(got - wanted) <= slack)) {
+        std::ostringstream text;
+        text << to_string(c) << ", rank " << rank << " of " << size << ": element " << i << " is " << got << ", not "
+             << wanted;
+        return text.str();
+      }
+    }
+    return "";
+  }
+
+ private:
+  static size_t count_in(const CollectiveCase& c, int size) { return comm::input_count(c.primitive, c.count, size); }
+  static size_t count_out(const CollectiveCase& c, int size) { return comm::output_count(c.primitive, c.count, size); }
+  static bool is_in_place(const CollectiveCase& c) { return c.in_place || c.primitive == comm::Primitive::Broadcast; }
+};
+
 /// Runs the case on the calling rank (every rank of the group calls it, each with its World's memory); returns "" or
 /// what is wrong.
 template <typename T>
 std::string run_case_as(comm::Communicator& group, Memory& memory, const CollectiveCase& c) {
   const int rank = group.rank(), size = group.size();
-  const size_t in_count = comm::input_count(c.primitive, c.count, size);
-  const size_t out_count = comm::output_count(c.primitive, c.count, size);
-  const bool is_broadcast = c.primitive == comm::Primitive::Broadcast;
-  const bool in_place = c.in_place || is_broadcast;
-  GuardedBuffer<T> in_buffer(memory, in_place ? std::max(in_count, out_count) : in_count, c.shift),
-      out_buffer(memory, out_count, c.shift);
-  T* in = in_buffer.data();
-  T* out = out_buffer.data();
-  if (in_place) {
-    out = in;
-    if (c.primitive == comm::Primitive::AllGather) in += static_cast<size_t>(rank) * c.count;
-    if (c.primitive == comm::Primitive::ReduceScatter) out += static_cast<size_t>(rank) * c.count;
-  }
-  if (!is_broadcast || rank == c.root) {
-    for (size_t i = 0; i < in_count; ++i) in[i] = element_of<T>(input_value(c, rank, i));
-  }
-  issue(group, c, comm::ConstBuf(in, in_count, c.dtype), comm::Buf(out, out_count, c.dtype)).wait();
-
-  if (!in_buffer.guards_whole() || !out_buffer.guards_whole()) return to_string(c) + ": wrote outside the buffers";
-  if (c.primitive == comm::Primitive::Reduce && rank != c.root) return "";
-  for (size_t i = 0; i < out_count; ++i) {
-    // Rounded as the dtype stores it: an average of whole numbers need not be one.
-    const double exact = expected_value(c, rank, size, i);
-    const double wanted = c.whole ? double_of(element_of<T>(exact)) : exact;
-    const double got = double_of(out[i]);
-    // f32 scales by 1/size, which is not exact for every size; 16-bit types round that away or differ by one unit.
-    double slack = c.op == ReduceOp::Avg ? std::abs(wanted) * (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22) : 0;
-    if (!c.whole && comm::reduces(c.primitive)) slack = rounding_bound(c, size, magnitude_of(c, rank, size, i));
-    if (!(std::abs(got - wanted) <= slack)) {
-      std::ostringstream text;
-      text << to_string(c) << ", rank " << rank << " of " << size << ": element " << i << " is " << got << ", not "
-           << wanted;
-      return text.str();
-    }
-  }
-  return "";
+  CaseBuffers<T> buffers(memory, c, rank, size);
+  issue(group, c, comm::ConstBuf(buffers.in, buffers.in_count, c.dtype),
+        comm::Buf(buffers.out, buffers.out_count, c.dtype))
+      .wait();
+  return buffers.check(c, rank, size);
 }
 
 inline std::string run_case(comm::Communicator& group, Memory& memory, const CollectiveCase& c) {

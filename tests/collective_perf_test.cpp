@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "runtime/core/device.h"
 #include "tests/harness.h"
 #include "tests/subprocess.h"
 
@@ -66,6 +67,19 @@ TEST(CollectivePerf, RefusesWhatCannotBeInOneLine) {
     for (const std::string& word : words) {
       EXPECT_NE(outcome.output.find(word), std::string::npos) << "no " << word << " in: " << outcome.output;
     }
+  }
+}
+
+TEST(CollectivePerf, WithoutAGpuItSaysSoAndUsesTheCpu) {
+  if (probe_cuda().num_devices > 0) GTEST_SKIP() << "this machine has a GPU: tests/gpu_check.sh";
+  const Outcome automatic = run_perf("--device auto --ranks 2 --max-bytes 8 --rounds 1");
+  EXPECT_EQ(automatic.exit_code, 0) << automatic.output;
+  EXPECT_NE(automatic.output.find("no GPU to use (" + probe_cuda().problem + ")"), std::string::npos);
+  EXPECT_NE(automatic.output.find("# 0 wrong"), std::string::npos);
+  for (const char* arguments : {"--device cuda --ranks 2", "--device auto --comm nccl --ranks 2"}) {
+    const Outcome refused = run_perf(arguments);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_NE(refused.output.find("allowed"), std::string::npos) << refused.output;
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "examples/collective_perf/measure.h"
 #include "runtime/comm/host/progress.h"
+#include "runtime/core/device.h"
 
 namespace sixfold::collective_perf {
 
@@ -93,6 +94,21 @@ Machine measure_machine(comm::World& world, comm::Communicator& clock, double ti
     machine.one_way_seconds = ping_pong(*reinterpret_cast<Flags*>(region->data()), world.rank() == 0, timeout_s);
   }
   clock.barrier();
+  return machine;
+}
+
+Machine measure_gpu(comm::World& world, comm::Communicator& clock, int num_sharing) {
+  Machine machine;
+  machine.num_on_host = num_sharing;
+  double bytes_per_s = 0;
+  if (world.rank() == 0) {
+    const DeviceSpeed speed = measure_device();
+    machine.gpu = speed.name;
+    bytes_per_s = speed.copy_bytes_per_s;
+  }
+  auto whole = static_cast<int64_t>(bytes_per_s);
+  clock.broadcast(comm::Buf(&whole, 1, DType::I64), 0).wait();
+  machine.copy_bytes_per_s = static_cast<double>(whole) / num_sharing;
   return machine;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "runtime/comm/world.h"
 
@@ -15,6 +16,9 @@ struct Machine {
   // memcpy by all ranks at the same time, from memory to memory: bytes read + written per second, of one rank.
   double copy_bytes_per_s = 0;
   int num_on_host = 1;  // ranks of rank 0's host
+  /// Where the buffers are on a GPU: its name. copy_bytes_per_s is then what a copy inside its memory reaches, divided
+  /// by the ranks that share it.
+  std::string gpu;
   // All ranks of a host together, in GB/s.
   double host_copy_gbs() const { return copy_bytes_per_s * num_on_host * 1e-9; }
 };
@@ -22,6 +26,9 @@ struct Machine {
 /// Called by all ranks; takes a few tenths of a second. `clock` as for measure(). Throws CommError when rank 1 does not
 /// answer within `timeout_s`.
 Machine measure_machine(comm::World& world, comm::Communicator& clock, double timeout_s);
+
+/// The same of the GPU of rank 0. num_sharing: ranks that share it.
+Machine measure_gpu(comm::World& world, comm::Communicator& clock, int num_sharing);
 
 /// Bytes that any algorithm has to read and write in the buffers of ranks that share memory, in place, on average over
 /// the ranks: what somebody else needs is read once, what somebody else has is written once. S = `bytes` of the full

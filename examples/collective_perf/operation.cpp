@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
+#include <vector>
 
 namespace sixfold::collective_perf {
 
@@ -11,6 +13,14 @@ using comm::Primitive;
 Buffers::Buffers(const PerfOptions& options, comm::World& world) {
   const DType dtype = parse_dtype(options.dtype);
   const auto elements = static_cast<int64_t>(largest_bytes(options) / dtype_bytes(dtype));
+  if (on_gpu(options)) {
+    constexpr size_t kRounding = 4096;  // a Memory rounds blocks up
+    const size_t bytes = 2 * (largest_bytes(options) + largest_bytes(options) / 8 + kRounding);
+    device_memory = std::make_unique<Memory>(make_device_allocator(bytes));
+    in = Tensor::empty({elements}, dtype, *device_memory, Category::Communication);
+    out = Tensor::empty({elements}, dtype, *device_memory, Category::Communication);
+    return;
+  }
   // Communication: peers reach the buffers.
   const Category category = options.plain_buffers ? Category::Other : Category::Communication;
   in = Tensor::zeros({elements}, dtype, world.memory(), category);
@@ -24,7 +34,8 @@ Operation::Operation(const PerfOptions& options, comm::World& world, const Buffe
       op_(parse_reduce_op(options.redop)),
       rank_(world.rank()),
       size_(world.size()),
-      root_(options.root) {
+      root_(options.root),
+      on_gpu_(on_gpu(options)) {
   options_.algorithm = comm::parse_algorithm(options.algorithm);
   options_.tag = "perf";
   const size_t elements = bytes / dtype_bytes(dtype_), n = static_cast<size_t>(size_);
@@ -154,17 +165,32 @@ bool is_right(T found, double expected, ReduceOp op) {
 
 }  // namespace
 
+/// What the operation before has left in the output must not pass for a result of this one. `staged`: on a GPU, as many
+/// bytes on the host.
+void Operation::poison_output(void* staged) const {
+  const auto begin = [](const Tensor& buffer) { return static_cast<const std::byte*>(buffer.raw()); };
+  const bool apart = begin(out_) + out_.bytes() <= begin(in_) || begin(in_) + in_.bytes() <= begin(out_);
+  if (!apart || out_.bytes() == 0) return;
+  std::memset(on_gpu_ ? staged : out_.raw(), 0xA5, out_.bytes());
+  if (on_gpu_) copy_to_device(out_.raw(), staged, out_.bytes());
+}
+
 int64_t Operation::check(comm::Communicator& group) const {
   return dispatch(dtype_, [&](auto type) {
     using T = decltype(type);
     const bool has_input = primitive_ != Primitive::Broadcast || rank_ == root_;
-    T* in = in_.data<T>();
+    // On a GPU, elements are made and looked at on the host.
+    std::vector<T> staged(on_gpu_ ? static_cast<size_t>(std::max(in_.numel(), out_.numel())) : 0);
+    poison_output(staged.data());
+    T* in = on_gpu_ ? staged.data() : in_.data<T>();
     for (size_t i = 0; has_input && i < static_cast<size_t>(in_.numel()); ++i) {
       in[i] = element_of<T>(input_value(rank_, i));
     }
+    if (on_gpu_ && has_input) copy_to_device(in_.raw(), in, in_.bytes());
     run(group);
     const bool has_output = primitive_ != Primitive::Reduce || rank_ == root_;
-    const T* out = out_.data<T>();
+    const T* out = on_gpu_ ? staged.data() : out_.data<T>();
+    if (on_gpu_ && has_output) copy_to_host(staged.data(), out_.raw(), out_.bytes());
     int64_t num_wrong = 0;
     for (size_t i = 0; has_output && i < static_cast<size_t>(out_.numel()); ++i) {
       num_wrong += !is_right(out[i], expected_value(i), op_);

@@ -3,6 +3,7 @@
 
 #include "examples/collective_perf/options.h"
 #include "runtime/comm/world.h"
+#include "runtime/core/device.h"
 
 namespace sixfold::collective_perf {
 
@@ -10,6 +11,7 @@ namespace sixfold::collective_perf {
 /// would cost the time of touching it, and a World keeps what it has once handed out.
 struct Buffers {
   Buffers(const PerfOptions& options, comm::World& world);
+  std::unique_ptr<Memory> device_memory;  // on a GPU; outlives the tensors
   Tensor in, out;
 };
 
@@ -38,6 +40,7 @@ class Operation {
 
  private:
   void exchange(comm::Communicator& group) const;
+  void poison_output(void* staged) const;
   double input_value(int rank, size_t element) const;
   double expected_value(size_t element) const;
 
@@ -45,6 +48,7 @@ class Operation {
   DType dtype_;
   ReduceOp op_;
   int rank_, size_, root_;
+  bool on_gpu_;
   comm::Options options_;
   size_t count_ = 0;
   Tensor in_, out_;

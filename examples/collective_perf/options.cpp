@@ -1,10 +1,13 @@
 #include "examples/collective_perf/options.h"
 
 #include <algorithm>
+#include <map>
 
 #include "examples/common/option_group.h"
 #include "examples/common/resources.h"
-#include "runtime/core/error.h"
+#include "runtime/comm/cuda/grid_device.h"
+#include "runtime/comm/nccl/stream_queue.h"
+#include "runtime/core/device.h"
 
 namespace sixfold::collective_perf {
 
@@ -58,7 +61,11 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
              "Each rank writes its whole input before and reads its whole output after every operation; the same cycle "
              "without the operation is subtracted: what a trainer pays");
   group.flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
-  group.choice("--comm", comm, {"own", "mpi"}, "Collectives: our own, or MPI's");
+  group.choice(
+      "--device", o.device, {"auto", "cpu", "cuda"},
+      "Where buffers are and collectives run; cuda: ranks are threads that share the first GPU, with --comm nccl "
+      "each has its own");
+  group.choice("--comm", comm, {"own", "mpi", "nccl"}, "Collectives: our own, MPI's, or NCCL's");
   group.choice("--versus", o.versus, {"none", "mpi"},
                "Take turns with this backend, and print the ratio. Open MPI takes its settings from mpirun (-mca "
                "coll_tuned_use_dynamic_rules 1 -mca coll_tuned_allreduce_algorithm 1..6 -mca btl_vader_eager_limit "
@@ -99,13 +106,22 @@ void add_ranks(CLI::App& app, PerfOptions& o, std::string& progress_thread) {
 }
 
 /// What an option would do nothing beside is refused, not ignored.
-void check_combinations(const PerfOptions& o, bool mpi) {
+void check_combinations(const PerfOptions& o, bool mpi, bool nccl) {
   const auto exclude = [](bool both, const std::string& flag, const std::string& other, const std::string& why) {
     if (both) throw ConfigError(flag + ": not together with " + other + ", " + why);
   };
   const bool tunes = !o.tune.empty(), compares = o.versus != "none";
   exclude(mpi && o.algorithm != "auto", "--algorithm " + o.algorithm, "--comm mpi",
           "which has its own (allowed: auto)");
+  exclude(nccl && o.algorithm != "auto", "--algorithm " + o.algorithm, "--comm nccl",
+          "which has its own (allowed: auto)");
+  exclude(nccl && !on_gpu(o), "--comm nccl", "--device cpu", "which has no GPU (allowed: cuda)");
+  exclude(on_gpu(o) && (mpi || compares), "--device cuda", "--comm mpi or --versus mpi", "which are for host memory");
+  exclude(on_gpu(o) && (o.fresh || o.plain_buffers), "--device cuda", "--fresh or --plain-buffers",
+          "which are for host memory");
+  exclude(on_gpu(o) && (tunes || o.explain), "--device cuda", "--tune or --explain", "which are for the host");
+  exclude(on_gpu(o) && !o.world.emulate_links.empty(), "--device cuda", "--emulate-links",
+          "which paces links of the host");
   exclude(mpi && compares, "--versus mpi", "--comm mpi", "which would be compared with itself");
   exclude(compares && o.world.num_ranks > 0, "--versus mpi", "--ranks",
           "whose ranks are threads; start them with mpirun");
@@ -188,9 +204,20 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string(error.what()) + " (--help lists the options)");
   }
-  o.world.backend = comm == "mpi" ? comm::BackendKind::Mpi : comm::BackendKind::Own;
   o.world.progress_thread = comm::parse_progress_thread(progress_thread);
-  check_combinations(o, comm == "mpi");
+  const std::map<std::string, comm::BackendKind> backends = {
+      {"own", comm::BackendKind::Own}, {"mpi", comm::BackendKind::Mpi}, {"nccl", comm::BackendKind::Nccl}};
+  o.world.backend = backends.at(comm);
+  const DeviceChoice choice = parse_device_choice(o.device);
+  o.device = choose_device(choice, choice == DeviceChoice::Cpu ? CudaProbe{} : probe_cuda()).type == DeviceType::Cuda
+                 ? "cuda"
+                 : "cpu";
+  check_combinations(o, comm == "mpi", comm == "nccl");
+  if (comm == "nccl") {
+    o.world.nccl = comm::make_cuda_nccl_setup();
+  } else if (on_gpu(o)) {
+    o.world.grid_device = comm::make_cuda_grid(0, o.world.timeout_s);
+  }
   check_values(o);
   return {o, 0};
 }

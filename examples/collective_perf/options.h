@@ -13,6 +13,7 @@ struct PerfOptions {
   comm::WorldOptions world;
   std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", json, tune;
   std::string versus = "none";  // or "mpi"
+  std::string device = "cpu";   // or "cuda", once the options are parsed
   size_t min_bytes = 8, max_bytes = size_t{256} << 20;
   int factor = 2, rounds = 11, warmup = 2, iters = 0, root = 0;
   bool fresh = false, plain_buffers = false, check = true, explain = false;
@@ -21,6 +22,9 @@ struct PerfOptions {
 /// Name, in --op, of the exchange that nccl-tests has as sendrecv: every rank sends a buffer to the next rank and
 /// receives one from the rank before it, both at once. It has no algorithms.
 inline constexpr std::string_view kSendRecv = "send_recv";
+inline bool on_gpu(const PerfOptions& options) {
+  return options.device == "cuda";
+}
 /// What --op names, one after another: "all" are the six primitives and send_recv.
 std::vector<std::string> operations_of(const PerfOptions& options);
 /// The primitive of one of them; for send_recv it is Primitive::Send, which counts bytes the same way.

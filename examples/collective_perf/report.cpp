@@ -67,12 +67,19 @@ nlohmann::ordered_json json_of(const comm::World& world, const Machine& machine)
           {"more_ranks_than_cores", world.oversubscribed()},
           {"one_way_ns", one_way},
           {"ranks_on_host", machine.num_on_host},
+          {"gpu", machine.gpu},
           {"host_copy_gbs", machine.host_copy_gbs()}};
 }
 
 }  // namespace
 
 void print_machine(const comm::World& world, const Machine& machine) {
+  if (!machine.gpu.empty()) {
+    std::printf("# %s; a copy inside its memory reads + writes %.1f GB/s\n", machine.gpu.c_str(),
+                machine.host_copy_gbs());
+    std::printf("# %%mem: bytes that all ranks must read and write in that memory, as share of that\n");
+    return;
+  }
   std::printf("# %u cores%s; ", std::thread::hardware_concurrency(),
               world.oversubscribed() ? ", fewer than ranks, which take turns" : "");
   if (machine.one_way_seconds) {

@@ -57,6 +57,7 @@ Collective collective(Primitive primitive, ConstBuf in, Buf out, size_t count, c
   c.dtype = in.dtype;
   c.in_place = in.data == out.data;
   c.algorithm = options.algorithm;
+  c.stream = options.stream;
   c.tag = options.tag;
   return c;
 }
@@ -98,12 +99,15 @@ struct CountsExchange {
 }  // namespace
 
 void Work::wait() {
-  if (state_) state_->engine().wait(*state_);
+  if (!state_) return;
+  state_->engine().wait(*state_);
+  state_->join();
 }
 
 bool Work::test() {
-  if (!state_ || state_->done()) return true;
-  state_->engine().poll_exposed();
+  if (!state_) return true;
+  if (!state_->done()) state_->engine().poll_exposed();
+  if (state_->done()) state_->join();
   return state_->done();
 }
 
@@ -235,6 +239,7 @@ Work Communicator::all_to_all(ConstBuf in, Buf out, std::span<const size_t> send
   counts.out = exchange->announced.data();
   counts.count = 1;
   counts.dtype = DType::I64;
+  counts.host_memory = true;
   const std::string tag = options.tag + ".counts";
   counts.tag = tag;
   counts.keeps = exchange;  // the call below may refuse, and be gone before this one is done
@@ -269,7 +274,11 @@ void Communicator::barrier() {
   uint8_t token = 0;
   Options options;
   options.tag = "barrier";
-  all_reduce({&token, 1, DType::U8}, {&token, 1, DType::U8}, ReduceOp::Max, options).wait();
+  const Buf buf(&token, 1, DType::U8);
+  Collective c = collective(Primitive::AllReduce, buf, buf, 1, options);
+  c.op = ReduceOp::Max;
+  c.host_memory = true;
+  Work(backend_->start(c)).wait();
 }
 
 Communicator Communicator::split(int color, int key) {

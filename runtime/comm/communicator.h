@@ -40,6 +40,9 @@ struct Options {
   Algorithm algorithm = Algorithm::Auto;  // what the World's default is where Auto
   std::string tag = "untagged";           // the name that the communication table groups by, e.g. "dp.grads"
   int lane = 0;                           // point-to-point only: messages of one lane keep their order; < kNumLanes
+  /// On a GPU, the stream (a cudaStream_t) that writes the buffers before the call and reads them after Work::wait(),
+  /// which then waits for nothing but the launch. nullptr: the buffers are ready, and wait() returns when all is done.
+  void* stream = nullptr;
 };
 
 class WorkState;  // host/work.h

@@ -28,7 +28,9 @@ struct Collective {
   std::function<std::string()> check;
   std::shared_ptr<const void> keeps;  // held until the operation is done: buffers that nobody else owns
   Algorithm algorithm = Algorithm::Auto;
-  std::string_view tag;  // valid during the call that starts the operation
+  void* stream = nullptr;    // as Options::stream
+  bool host_memory = false;  // in and out are on the host, whatever the World's device
+  std::string_view tag;      // valid during the call that starts the operation
 
   /// What builders and formulas want to know of it, but for pass fields.
   Call call(int rank, const Topology& topology) const {

@@ -16,7 +16,12 @@
 
 namespace sixfold::comm {
 
-enum class BackendKind : uint8_t { Own, Mpi };
+/// Own: our collectives, on the World's device. Host: the same on host memory, whatever the device. Mpi: MPI's, on host
+/// memory. Nccl: NCCL's, on GPUs.
+enum class BackendKind : uint8_t { Own, Mpi, Host, Nccl };
+
+class GridDevice;  // cuda/grid_device.h
+struct NcclSetup;  // nccl/stream_queue.h
 
 /// Whether a thread of each rank drives its operations while the rank computes. Auto: where this host has twice as many
 /// usable cores as its ranks compute with.
@@ -54,6 +59,9 @@ struct WorldOptions {
   // Where a World that fails writes flight-recorder.json, the last operations of all ranks of the host; made where it
   // is missing. Empty: nowhere.
   std::string flight_recorder_dir;
+  /// Where collectives of the World's groups run: nullptr, on the host. Threads only; shared by all ranks.
+  std::shared_ptr<GridDevice> grid_device;
+  std::shared_ptr<const NcclSetup> nccl;  // what BackendKind::Nccl runs on
   // With such a thread, a buffer of an operation under way must stay until it is done even where an exception that is
   // no CommError leaves its scope: the thread learns of it when the World's body has ended, not before.
   ProgressThreadUse progress_thread = ProgressThreadUse::Auto;

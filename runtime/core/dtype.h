@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/core/error.h"
+#include "runtime/core/host_device.h"
 
 namespace sixfold {
 
@@ -22,13 +23,13 @@ DType parse_dtype(std::string_view name);
 struct BF16 {
   uint16_t bits = 0;
   BF16() = default;
-  explicit BF16(float value) {
+  SIXFOLD_HD explicit BF16(float value) {
     uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     const uint32_t quiet_nan = (u >> 16) | 0x40u;
     bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  SIXFOLD_HD explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
 /// IEEE binary16. Conversions are exact, or round to nearest, ties to even; NaN stays NaN. Straight-line code, so that
@@ -36,7 +37,7 @@ struct BF16 {
 struct F16 {
   uint16_t bits = 0;
   F16() = default;
-  explicit F16(float value) {
+  SIXFOLD_HD explicit F16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t magnitude = u & 0x7fffffffu;
     // A carry out of the mantissa moves into the exponent, whose bias differs by 112.
@@ -50,7 +51,7 @@ struct F16 {
     half = magnitude > 0x7f800000u ? 0x7e00u : half;
     bits = static_cast<uint16_t>(half | (u >> 16 & 0x8000u));
   }
-  explicit operator float() const {
+  SIXFOLD_HD explicit operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
     const uint32_t shifted = static_cast<uint32_t>(bits & 0x7fffu) << 13;
     // Exponent and mantissa in the places of an f32; 2^112 makes up for the bias, of subnormal halves too.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "runtime/comm/nccl/nccl_group.h"
 #include "runtime/core/cores.h"
 #include "runtime/core/log.h"
 
@@ -90,7 +91,14 @@ Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
   std::iota(members.begin(), members.end(), 0);
   const std::string key = "world" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
   ++num_groups_;
-  return Communicator(std::make_unique<OwnGroup>(context_, key, std::move(members), rank()));
+  auto group = std::make_unique<OwnGroup>(context_, key, std::move(members), rank());
+  if (backend == BackendKind::Nccl) {
+    if (options_.nccl == nullptr) throw ConfigError("--comm nccl: needs ranks that compute on a GPU (allowed: own)");
+    return Communicator(
+        std::make_unique<NcclGroup>(*options_.nccl, NcclApi::load(options_.nccl->library), std::move(group)));
+  }
+  if (backend == BackendKind::Host || parts_.meeting == nullptr) return Communicator(std::move(group));
+  return Communicator(std::make_unique<MeetingGroup>(*parts_.meeting, std::move(group)));
 }
 
 std::shared_ptr<SharedRegion> HostWorld::share(size_t bytes) {

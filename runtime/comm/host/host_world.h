@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/comm/cuda/meeting_group.h"
 #include "runtime/comm/host/own_group.h"
 #include "runtime/comm/host/progress_thread.h"
 #include "runtime/comm/world.h"
@@ -25,6 +26,7 @@ struct HostWorldParts {
   Topology topology;            // as found; WorldOptions may declare another
   Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
   CarrierProvider* carriers = nullptr;
+  Meeting* meeting = nullptr;  // of ranks that share a GPU; nullptr: collectives run on the host
 };
 
 class HostWorld : public World {

@@ -132,8 +132,7 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
              context.doorbells, context.pacer),
-      plans_({rank, topology_, table_.rows, context.engine.table(), context.links, context.algorithm,
-              context.deterministic}),
+      plans_(planning()),
       fail_collective_([this](const std::string& reason) { fail(collectives_.front()->describe(), reason); }),
       fail_transfer_([this](const std::string& reason) { fail("group " + key_, reason); }) {
   {
@@ -145,6 +144,11 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
              "algorithms by " + table_.source + (context_.deterministic ? "; deterministic: direct" : "") + "\n" +
              explain(table_.rows));
   }
+}
+
+PlanningContext OwnGroup::planning() const {
+  return {rank(),         topology_,          table_.rows,           context_.engine.table(),
+          context_.links, context_.algorithm, context_.deterministic};
 }
 
 OwnGroup::~OwnGroup() {
@@ -331,7 +335,7 @@ void OwnGroup::fail(const std::string& what, const std::string& reason) {
   context_.engine.fail(what + ": " + reason);
 }
 
-std::unique_ptr<GroupBackend> OwnGroup::split(int color, int key) {
+std::unique_ptr<OwnGroup> OwnGroup::split_own(int color, int key) {
   // Everyone learns everyone's (color, key), and each works out its own group.
   const int64_t mine[2] = {color, key};
   std::vector<int64_t> all(2 * static_cast<size_t>(size()));

@@ -47,7 +47,8 @@ class OwnGroup final : public GroupBackend, public Progressable {
   int world_rank(int r) const override { return links_.members().at(static_cast<size_t>(r)); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
-  std::unique_ptr<GroupBackend> split(int color, int key) override;
+  std::unique_ptr<GroupBackend> split(int color, int key) override { return split_own(color, key); }
+  std::unique_ptr<OwnGroup> split_own(int color, int key);
 
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
@@ -64,9 +65,12 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::string describe_transfer(const TransferWork& work) const;
   /// Lets peers write to the Output of the collective that is about to move.
   void publish_output(uint64_t sequence, uint64_t word) { links_.signatures(rank()).publish_output(sequence, word); }
-  HostContext& context() { return context_; }
+  HostContext& context() const { return context_; }
   FlightRecorder& recorder() { return context_.engine.recorder(); }
   const std::string& key() const { return key_; }
+  RecordedName key_name() const { return key_name_; }
+  /// What this group plans its own operations with.
+  PlanningContext planning() const;
 
  private:
   struct LaneQueue;

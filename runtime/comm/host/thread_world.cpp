@@ -41,6 +41,8 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   const int size = options.num_ranks;
   AbortState abort{};
   ThreadRegions regions;
+  std::unique_ptr<Meeting> meeting;
+  if (options.grid_device) meeting = std::make_unique<Meeting>(*options.grid_device);
   std::vector<int> everyone(static_cast<size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const auto flight = SharedRegion::anonymous(FlightRecorder::region_bytes(everyone.size()));
@@ -56,7 +58,7 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
     try {
       HostWorld world(options,
                       {rank, size, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores, size,
-                       true, Topology::one_node(size), Topology::one_node(size)});
+                       true, Topology::one_node(size), Topology::one_node(size), nullptr, meeting.get()});
       run_body(body, world, failure);
     } catch (...) {
       errors[static_cast<size_t>(rank)] = std::current_exception();

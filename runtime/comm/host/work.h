@@ -18,6 +18,8 @@ class WorkState : public Awaited {
   WorkState& operator=(const WorkState&) = delete;
 
   virtual bool done() const = 0;
+  /// Called by whoever has waited for it, once it is done: what they do next follows it.
+  virtual void join() {}
 
   ProgressEngine& engine() const { return engine_; }
   CommRow& row() const { return *row_; }

@@ -18,11 +18,11 @@ struct CommRow {
   std::string tag;
   Primitive primitive = Primitive::AllReduce;
   Algorithm algorithm = Algorithm::Auto;
-  std::string backend;  // "own" or "mpi"
+  std::string backend;  // "own", "mpi" or "nccl"
   int group_size = 1;
   int64_t calls = 0;
   uint64_t bytes = 0;               // size of the operation as nccl-tests counts it: the full buffer (see busbw_factor)
-  uint64_t sent_bytes = 0;          // counted in the links of this rank; 0 for the mpi backend, which cannot tell
+  uint64_t sent_bytes = 0;          // counted in the links of this rank; 0 for mpi and nccl, which cannot tell
   double predicted_sent_bytes = 0;  // from the formulas of observe/predict.h
   double seconds = 0;               // start to end, operations that run side by side counted each
   /// In which this rank's thread was inside the communication layer for it: issue, poll, wait.

@@ -1,0 +1,292 @@
+#include "runtime/comm/nccl/nccl_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include "runtime/core/log.h"
+
+namespace sixfold::comm {
+
+class NcclWork final : public WorkState {
+ public:
+  NcclWork(ProgressEngine& progress, CommRow& row, std::string text, void* stream, uint64_t record, double start)
+      : WorkState(progress, row), text_(std::move(text)), stream_(stream), start_(start) {
+    set_record(record);
+  }
+  void issued(std::unique_ptr<QueueMark> mark) { marks_.push_back(std::move(mark)); }
+  /// With a stream, what waits for the operation is the stream.
+  bool done() const override { return done_ || stream_ != nullptr; }
+  std::string describe() const override { return text_; }
+  std::string diagnose() const override { return "NCCL does not say which ranks have entered it"; }
+  void join() override {
+    if (stream_ == nullptr || joined_) return;
+    joined_ = true;
+    for (const auto& mark : marks_) mark->order_before(stream_);
+  }
+  bool advance() {
+    if (!std::all_of(marks_.begin(), marks_.end(), [](const auto& mark) { return mark->done(); })) return false;
+    const double end = seconds_now();
+    engine().recorder().finish(record(), end);
+    row().seconds += end - start_;
+    done_ = true;
+    return true;
+  }
+
+ private:
+  std::string text_;
+  void* stream_;
+  double start_;
+  std::vector<std::unique_ptr<QueueMark>> marks_;
+  std::atomic<bool> done_{false};  // the rank looks without the engine's lock
+  bool joined_ = false;
+};
+
+NcclGroup::NcclGroup(const NcclSetup& setup, std::shared_ptr<const NcclApi> api, std::unique_ptr<OwnGroup> host)
+    : setup_(setup), api_(std::move(api)), host_(std::move(host)) {
+  open_lines();
+  const std::lock_guard guard(engine().lock());
+  engine().add(*this);
+}
+
+void NcclGroup::open_lines() {
+  for (int i = 0; i < 1 + kNumLanes; ++i) lines_.push_back(open_line());
+}
+
+NcclGroup::Line NcclGroup::open_line() {
+  Line line;
+  line.queue = setup_.open_queue(world_rank(rank()));
+  NcclUniqueId id{};
+  if (rank() == 0) api_->check(api_->get_unique_id(&id), "ncclGetUniqueId");
+  Collective c;
+  c.primitive = Primitive::Broadcast;
+  c.in = c.out = &id;
+  c.count = sizeof(id);
+  c.dtype = DType::U8;
+  c.in_place = true;
+  c.tag = "nccl.id";
+  engine().wait(*host_->start(c));
+  api_->check(api_->comm_init_rank(&line.comm, size(), id, rank()), "ncclCommInitRank");
+  return line;
+}
+
+NcclGroup::~NcclGroup() {
+  bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
+  try {
+    while (const std::shared_ptr<WorkState> work = first_under_way()) {
+      if (failing || engine().abort().is_set()) break;
+      if (!work->done()) {
+        engine().wait(*work);
+        continue;
+      }
+      const std::lock_guard guard(engine().lock());
+      poll();
+    }
+  } catch (const CommError& error) {
+    log_error("while closing group " + host_->key() + ": " + error.what());
+  }
+  failing = failing || engine().abort().is_set();
+  engine().close(*this, host_->key(), /*drives=*/false);
+  for (Line& line : lines_) failing ? api_->comm_abort(line.comm) : api_->comm_destroy(line.comm);
+}
+
+std::shared_ptr<NcclWork> NcclGroup::finish(std::shared_ptr<NcclWork> work, Line& line) {
+  work->issued(line.queue->mark());
+  return work;
+}
+
+std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
+  if (c.host_memory) return host_->start(c);
+  if (c.check) wait_for_host();  // what it looks at is what an operation there has brought
+  const std::lock_guard guard(engine().lock());
+  engine().check_abort();
+  const std::string tag(c.tag);
+  const uint64_t sequence = next_sequence_++;
+  const std::string text = std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + tag +
+                           ") by NCCL of group " + host_->key();
+  if (c.algorithm != Algorithm::Auto) {
+    throw ConfigError("algorithm '" + std::string(algorithm_name(c.algorithm)) +
+                      "': not with --comm nccl, which has its own (allowed: auto)");
+  }
+  if (c.primitive == Primitive::AllToAll && c.in_place) {
+    throw ConfigError(text + ": in place, which NCCL does not have (allowed: another output)");
+  }
+  if (c.check) {
+    const std::string problem = c.check();
+    if (!problem.empty()) engine().fail(text + ": " + problem);
+  }
+  CommRow& row = engine().table().row(tag, c.primitive, Algorithm::Auto, "nccl", size());
+  ++row.calls;
+  row.bytes += operation_bytes(c.call(rank(), topology()), dtype_bytes(c.dtype));
+  const double start = seconds_now();
+  const uint64_t record =
+      engine().recorder().issue(host_->key_name(), RecordedName(tag),
+                                {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count}, sequence, -1, start);
+  engine().recorder().start(record, start);
+  auto work = std::make_shared<NcclWork>(engine(), row, text, c.stream, record, start);
+  Line& line = lines_[0];
+  if (c.stream != nullptr) line.queue->wait_for(c.stream);
+  try {
+    issue(c, line);
+  } catch (const CommError& error) {
+    engine().fail(text + ": " + error.what());
+  }
+  under_way_.push_back(finish(work, line));
+  poll();
+  row.exposed_seconds += seconds_now() - start;
+  return work;
+}
+
+namespace {
+
+const std::byte* at(const void* data, size_t element, DType dtype) {
+  return static_cast<const std::byte*>(data) + element * dtype_bytes(dtype);
+}
+std::byte* at(void* data, size_t element, DType dtype) {
+  return static_cast<std::byte*>(data) + element * dtype_bytes(dtype);
+}
+
+}  // namespace
+
+void NcclGroup::issue(const Collective& c, Line& line) const {
+  const int dtype = nccl_dtype(c.dtype), op = nccl_op(c.op);
+  void* const stream = line.queue->handle();
+  const std::string name(primitive_name(c.primitive));
+  if (c.counts != nullptr || c.primitive == Primitive::AllToAll) return issue_blocks(c, line);
+  switch (c.primitive) {
+    case Primitive::Broadcast:
+      return api_->check(api_->broadcast(c.in, c.out, c.count, dtype, c.root, line.comm, stream), name);
+    case Primitive::Reduce:
+      return api_->check(api_->reduce(c.in, c.out, c.count, dtype, op, c.root, line.comm, stream), name);
+    case Primitive::AllReduce:
+      return api_->check(api_->all_reduce(c.in, c.out, c.count, dtype, op, line.comm, stream), name);
+    case Primitive::AllGather:
+      return api_->check(api_->all_gather(c.in, c.out, c.count, dtype, line.comm, stream), name);
+    default:
+      SIXFOLD_CHECK(c.primitive == Primitive::ReduceScatter, "a collective");
+      return api_->check(api_->reduce_scatter(c.in, c.out, c.count, dtype, op, line.comm, stream), name);
+  }
+}
+
+/// What NCCL has no call for: blocks of different size, as a broadcast or a reduction of each; all-to-all as messages.
+void NcclGroup::issue_blocks(const Collective& c, Line& line) const {
+  const int dtype = nccl_dtype(c.dtype), op = nccl_op(c.op);
+  void* const stream = line.queue->handle();
+  const Call call = c.call(rank(), topology());
+  api_->check(api_->group_start(), "ncclGroupStart");
+  for (int peer = 0; peer < size(); ++peer) {
+    if (c.primitive == Primitive::AllGather) {
+      const Range block = block_range(call, Buffer::Output, peer);
+      api_->check(api_->broadcast(peer == rank() ? c.in : nullptr, at(c.out, block.begin, c.dtype), block.count(),
+                                  dtype, peer, line.comm, stream),
+                  "ncclBroadcast of a block");
+    } else if (c.primitive == Primitive::ReduceScatter) {
+      const Range block = block_range(call, Buffer::Input, peer);
+      api_->check(api_->reduce(at(c.in, block.begin, c.dtype), peer == rank() ? c.out : nullptr, block.count(), dtype,
+                               op, peer, line.comm, stream),
+                  "ncclReduce of a block");
+    } else {
+      const Range to = block_range(call, Buffer::Input, peer), from = block_range(call, Buffer::Output, peer);
+      api_->check(api_->send(at(c.in, to.begin, c.dtype), to.count(), dtype, peer, line.comm, stream), "ncclSend");
+      api_->check(api_->recv(at(c.out, from.begin, c.dtype), from.count(), dtype, peer, line.comm, stream), "ncclRecv");
+    }
+  }
+  api_->check(api_->group_end(), "ncclGroupEnd");
+}
+
+std::shared_ptr<WorkState> NcclGroup::transfer(std::span<const P2p> transfers) {
+  const std::lock_guard guard(engine().lock());
+  engine().check_abort();
+  const double start = seconds_now();
+  const std::string& tag = transfers[0].options.tag;
+  std::shared_ptr<NcclWork> work;
+  try {
+    for (int lane = 0; lane < kNumLanes; ++lane) {
+      Line& line = lines_[static_cast<size_t>(1 + lane)];
+      if (std::none_of(transfers.begin(), transfers.end(), [&](const P2p& t) { return t.options.lane == lane; }))
+        continue;
+      if (transfers[0].options.stream != nullptr) line.queue->wait_for(transfers[0].options.stream);
+      api_->check(api_->group_start(), "ncclGroupStart");
+      for (const P2p& t : transfers) {
+        if (t.options.lane != lane) continue;
+        const bool sends = t.kind == P2p::Kind::Send;
+        const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
+        CommRow& row = engine().table().row(t.options.tag, primitive, Algorithm::Auto, "nccl", size());
+        ++row.calls;
+        row.bytes += t.buf.count * dtype_bytes(t.buf.dtype);
+        const uint64_t record = engine().recorder().issue(
+            host_->key_name(), RecordedName(t.options.tag),
+            {primitive, t.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, t.buf.count}, next_sequence_++, t.peer, start);
+        if (!work) {
+          work =
+              std::make_shared<NcclWork>(engine(), row,
+                                         std::string(sends ? "send to" : "recv from") + " rank " +
+                                             std::to_string(t.peer) + " (" + tag + ") by NCCL of group " + host_->key(),
+                                         t.options.stream, record, start);
+        }
+        const int dtype = nccl_dtype(t.buf.dtype);
+        void* const stream = line.queue->handle();
+        api_->check(sends ? api_->send(t.buf.data, t.buf.count, dtype, t.peer, line.comm, stream)
+                          : api_->recv(t.buf.data, t.buf.count, dtype, t.peer, line.comm, stream),
+                    sends ? "ncclSend" : "ncclRecv");
+      }
+      api_->check(api_->group_end(), "ncclGroupEnd");
+      finish(work, line);
+    }
+  } catch (const CommError& error) {
+    engine().fail("messages (" + tag + ") by NCCL of group " + host_->key() + ": " + error.what());
+  }
+  under_way_.push_back(work);
+  poll();
+  return work;
+}
+
+void NcclGroup::check_async_errors() {
+  for (const Line& line : lines_) {
+    NcclResult error = 0;
+    api_->check(api_->comm_get_async_error(line.comm, &error), "ncclCommGetAsyncError");
+    if (error != kNcclInProgress) api_->check(error, "an operation under way");
+  }
+}
+
+bool NcclGroup::poll() {
+  if (under_way_.empty()) return false;
+  const size_t before = under_way_.size();
+  const std::string text = under_way_.front()->describe();
+  try {
+    check_async_errors();
+    std::erase_if(under_way_, [](const std::shared_ptr<NcclWork>& work) { return work->advance(); });
+  } catch (const CommError& error) {
+    engine().fail(text + ": " + error.what());
+  }
+  return under_way_.size() < before;
+}
+
+std::shared_ptr<WorkState> NcclGroup::outstanding() {
+  return under_way_.empty() ? nullptr : under_way_.front();
+}
+
+std::shared_ptr<WorkState> NcclGroup::first_under_way() {
+  const std::lock_guard guard(engine().lock());
+  return outstanding();
+}
+
+/// Until the host group has nothing under way.
+void NcclGroup::wait_for_host() {
+  while (true) {
+    std::shared_ptr<WorkState> work;
+    {
+      const std::lock_guard guard(engine().lock());
+      work = host_->outstanding();
+    }
+    if (work == nullptr) return;
+    engine().wait(*work);
+  }
+}
+
+std::unique_ptr<GroupBackend> NcclGroup::split(int color, int key) {
+  return std::make_unique<NcclGroup>(setup_, api_, host_->split_own(color, key));
+}
+
+}  // namespace sixfold::comm

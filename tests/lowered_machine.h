@@ -1,0 +1,215 @@
+// A machine without a GPU: lowered lists run by the executor kernel's own interpreter, with a thread for each block.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+#include <tuple>
+
+#include "runtime/comm/cuda/program_image.h"
+#include "tests/collective_cases.h"
+
+namespace sixfold::test {
+
+/// One host thread is the whole block.
+class HostPlatform {
+ public:
+  HostPlatform(std::atomic<bool>& gave_up, std::chrono::steady_clock::time_point deadline)
+      : gave_up_(gave_up), deadline_(deadline) {}
+  static uint32_t thread() { return 0; }
+  static uint32_t num_threads() { return 1; }
+  template <typename V>
+  static V load(const V* address) {
+    return *address;
+  }
+  template <typename V>
+  static void pin(V&) {}
+  static bool agree(bool ok) { return ok; }
+  static void sync() {}
+  static void raise(uint64_t* flag, uint64_t value) {
+    std::atomic_ref<uint64_t>(*flag).store(value, std::memory_order_release);
+  }
+  bool await(const uint64_t* flag, uint64_t at_least, const comm::WaitPlace& place) {
+    std::atomic_ref<uint64_t> value(*const_cast<uint64_t*>(flag));
+    for (int turns = 0; value.load(std::memory_order_acquire) < at_least; ++turns) {
+      if (gave_up_ || std::chrono::steady_clock::now() > deadline_) {
+        gave_up_ = true;
+        stuck_ = place;
+        return false;
+      }
+      // There are many more blocks than cores.
+      if (turns < 16) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+    return true;
+  }
+  const comm::WaitPlace& stuck() const { return stuck_; }
+
+ private:
+  std::atomic<bool>& gave_up_;
+  std::chrono::steady_clock::time_point deadline_;
+  comm::WaitPlace stuck_;
+};
+
+/// Links and flags of all ranks of one group, which live on from one operation to the next.
+class LoweredMachine {
+ public:
+  LoweredMachine(int num_splits, int num_slots, size_t slot_bytes)
+      : num_splits_(num_splits), num_slots_(num_slots), slot_bytes_(slot_bytes) {}
+
+  comm::BlockShape shape(DType dtype) const {
+    return comm::BlockShape::of(num_splits_, num_slots_, slot_bytes_, dtype_bytes(dtype));
+  }
+
+  /// Input and Output of one rank.
+  struct Buffers {
+    const void* input;
+    void* output;
+  };
+  /// "" or where a block got stuck. buffers[r]: of rank r.
+  template <typename T, ReduceOp op>
+  std::string run(const comm::Lowered& lowered, const std::vector<Buffers>& buffers, float scale,
+                  double deadline_s = 30) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                                 std::chrono::duration<double>(deadline_s));
+    std::deque<RankState> ranks;
+    for (size_t r = 0; r < lowered.ranks.size(); ++r)
+      ranks.emplace_back(*this, lowered, r, buffers[r], scale, sizeof(T));
+    std::atomic<bool> gave_up = false;
+    std::deque<HostPlatform> platforms;
+    std::vector<std::thread> threads;
+    for (RankState& rank : ranks) {
+      for (uint32_t channel = 0; channel < rank.program.num_channels; ++channel) {
+        for (uint32_t split = 0; split < rank.program.num_splits; ++split) {
+          HostPlatform& platform = platforms.emplace_back(gave_up, deadline);
+          threads.emplace_back([&platform, &rank, channel, split] {
+            comm::BlockRun<T, op, HostPlatform>(platform, rank.program, channel, split).run();
+          });
+        }
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    return gave_up ? describe(ranks.size(), platforms) : "";
+  }
+
+ private:
+  struct Line {
+    alignas(128) uint64_t value = 0;
+  };
+  struct Link {
+    Line tail, head, sent, received;
+    std::unique_ptr<std::byte[]> slots;
+  };
+  struct RankState {
+    RankState(LoweredMachine& machine, const comm::Lowered& lowered, size_t rank, const Buffers& buffers, float scale,
+              size_t element_bytes)
+        : image(lowered, static_cast<int>(rank), scale,
+                [&](int peer, int channel, int split, bool sends) {
+                  const int own = static_cast<int>(rank);
+                  Link& link = machine.link(sends ? own : peer, sends ? peer : own, channel, split);
+                  return comm::BlockLink{link.slots.get(), &link.tail.value, &link.head.value,
+                                         sends ? &link.sent.value : &link.received.value};
+                }),
+          program(image.view()),
+          scratch(lowered.ranks[rank].scratch_count * element_bytes + 16),
+          accum(lowered.ranks[rank].accum_count * sizeof(uint64_t) + 16) {
+      auto& flags = machine.flags_[rank];
+      flags.resize(2 * kFlagLines);
+      program.published = &flags[0].value;
+      program.seen = &flags[kFlagLines].value;
+      program.buffers[0] = static_cast<std::byte*>(const_cast<void*>(buffers.input));
+      program.buffers[1] = static_cast<std::byte*>(buffers.output);
+      program.buffers[2] = aligned(scratch);
+      program.buffers[3] = aligned(accum);
+    }
+    static std::byte* aligned(std::vector<std::byte>& memory) {
+      return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 15) / 16 * 16);
+    }
+    comm::ProgramImage image;
+    comm::RankProgram program;
+    std::vector<std::byte> scratch, accum;
+  };
+  static constexpr size_t kFlagLines = 64;  // channels x splits, at most
+
+  Link& link(int sender, int receiver, int channel, int split) {
+    Link& found = links_[{sender, receiver, channel, split}];
+    if (!found.slots) found.slots = std::make_unique<std::byte[]>(static_cast<size_t>(num_slots_) * slot_bytes_);
+    return found;
+  }
+
+  static std::string describe(size_t num_ranks, const std::deque<HostPlatform>& platforms) {
+    std::string text;
+    const size_t per_rank = platforms.size() / num_ranks;
+    for (size_t i = 0; i < platforms.size(); ++i) {
+      const comm::WaitPlace& at = platforms[i].stuck();
+      if (at.kind == comm::WaitKind::None) continue;
+      text += "rank " + std::to_string(i / per_rank) + " channel " + std::to_string(at.channel) + " split " +
+              std::to_string(at.split) + " pass " + std::to_string(at.pass) + " instruction " +
+              std::to_string(at.instruction) + "; ";
+    }
+    return text;
+  }
+
+  int num_splits_, num_slots_;
+  size_t slot_bytes_;
+  std::map<std::tuple<int, int, int, int>, Link> links_;
+  std::map<size_t, std::vector<Line>> flags_;
+};
+
+/// One case of collective_cases.h on all ranks of `machine`; "" or what is wrong.
+template <typename T>
+std::string run_lowered_as(LoweredMachine& machine, int size, const CollectiveCase& c,
+                           const comm::Topology* topology = nullptr) {
+  comm::Call call;
+  call.primitive = c.primitive;
+  call.size = size;
+  call.root = c.root;
+  call.count = c.count;
+  call.topology = topology;
+  const bool in_place = c.in_place || c.primitive == comm::Primitive::Broadcast;
+  const std::vector<bool> in_places(static_cast<size_t>(size), in_place);
+  const comm::Lowered lowered = comm::lower(call, in_places, c.algorithm, machine.shape(c.dtype));
+  Memory memory;
+  std::vector<CaseBuffers<T>> ranks;
+  std::vector<LoweredMachine::Buffers> buffers;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back(memory, c, rank, size);
+    buffers.push_back({ranks.back().in, ranks.back().out});
+  }
+  const float scale = c.op == ReduceOp::Avg ? 1.0f / static_cast<float>(size) : 1.0f;
+  std::string stuck;
+  switch (c.op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Avg:
+      stuck = machine.run<T, ReduceOp::Sum>(lowered, buffers, scale);
+      break;
+    case ReduceOp::Min:
+      stuck = machine.run<T, ReduceOp::Min>(lowered, buffers, scale);
+      break;
+    case ReduceOp::Max:
+      stuck = machine.run<T, ReduceOp::Max>(lowered, buffers, scale);
+      break;
+    case ReduceOp::Prod:
+      stuck = machine.run<T, ReduceOp::Prod>(lowered, buffers, scale);
+      break;
+  }
+  if (!stuck.empty()) return to_string(c) + ": stuck: " + stuck;
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string wrong = ranks[static_cast<size_t>(rank)].check(c, rank, size);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+inline std::string run_lowered(LoweredMachine& machine, int size, const CollectiveCase& c,
+                               const comm::Topology* topology = nullptr) {
+  return dispatch(c.dtype, [&](auto element) { return run_lowered_as<decltype(element)>(machine, size, c, topology); });
+}
+
+}  // namespace sixfold::test
