@@ -239,8 +239,11 @@ TEST(ProgressThread, IsNotInForkedChildren) {
           comm::Work work = group.all_reduce(buf(x), buf(x), ReduceOp::Sum);
           if (world.rank() == 0) {
             const pid_t child = fork();
-            if (child == 0 && round % 2 == 0) return;
-            if (child == 0) throw std::runtime_error("in a child");
+            if (child == 0) {
+              alarm(30);  // one that hangs does not stay
+              if (round % 2 == 0) return;
+              throw std::runtime_error("in a child");
+            }
             int status = -1;
             EXPECT_EQ(waitpid(child, &status, 0), child);
             EXPECT_TRUE(WIFEXITED(status));
@@ -253,16 +256,23 @@ TEST(ProgressThread, IsNotInForkedChildren) {
       with(ProgressThreadUse::On));
 }
 
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+/// What the process has used so far.
+struct Usage {
+  double wall_seconds = comm::seconds_now(), cpu_seconds = 0, num_sleeps = 0;
 
-// A thread that has nothing to do is parked after some 30 ms, and one whose operation waits for others sleeps.
+  Usage() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    num_sleeps = static_cast<double>(usage.ru_nvcsw);
+  }
+};
+
+// A thread that has nothing to do is parked after some 30 ms, and one whose operation waits for others sleeps for a
+// millisecond at a time; naps of 100 us would be ten times as many.
 TEST(ProgressThread, CostsNothingWhenIdle) {
   for (const bool outstanding : {false, true}) {
     run_ranks(
@@ -273,9 +283,12 @@ TEST(ProgressThread, CostsNothingWhenIdle) {
           comm::Work work;
           if (outstanding && world.rank() == 0) work = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum);
           std::this_thread::sleep_for(std::chrono::milliseconds(200));
-          const double wall = comm::seconds_now(), cpu = cpu_seconds();
+          const Usage before;
           std::this_thread::sleep_for(std::chrono::milliseconds(500));
-          EXPECT_LT(cpu_seconds() - cpu, 0.25 * (comm::seconds_now() - wall));
+          const Usage after;
+          const double wall = after.wall_seconds - before.wall_seconds;
+          EXPECT_LT(after.cpu_seconds - before.cpu_seconds, 0.25 * wall);
+          EXPECT_LT(after.num_sleeps - before.num_sleeps, (outstanding ? 2000 : 200) * wall);
           std::this_thread::sleep_for(std::chrono::milliseconds(100));  // for the other rank to have looked
           if (outstanding && world.rank() == 1) work = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum);
           work.wait();

@@ -58,7 +58,9 @@ void check_mesh(const MeshShape& shape, const MeshLoad& load) {
              std::to_string(parts) + " (allowed: " + divisors_of(value) + ")");
   };
   if (shape.pp > load.num_layers) {
-    complain("--layers " + std::to_string(load.num_layers) + " is less than --pp " + std::to_string(shape.pp));
+    complain("--layers " + std::to_string(load.num_layers) + " with --pp " + std::to_string(shape.pp) +
+             ": every stage needs a layer (allowed: --layers " + std::to_string(shape.pp) + " or more, --pp 1 to " +
+             std::to_string(load.num_layers) + ")");
   }
   if (load.global_batch % shape.dp != 0) {
     const int64_t below = load.global_batch / shape.dp * shape.dp;
@@ -77,8 +79,8 @@ void check_mesh(const MeshShape& shape, const MeshLoad& load) {
     complain("--tp " + std::to_string(shape.tp) + " is more than the vocabulary of " + std::to_string(load.vocab_size));
   }
   if (complaints.empty()) return;
-  throw ConfigError("--dp " + std::to_string(shape.dp) + " --sp " + std::to_string(shape.sp) + " --tp " +
-                    std::to_string(shape.tp) + ": " + complaints);
+  throw ConfigError("--pp " + std::to_string(shape.pp) + " --dp " + std::to_string(shape.dp) + " --sp " +
+                    std::to_string(shape.sp) + " --tp " + std::to_string(shape.tp) + ": " + complaints);
 }
 
 std::string tp_crossing_warning(const MeshShape& shape, const comm::Topology& world, size_t activation_bytes,
