@@ -5,8 +5,6 @@
 #include <exception>
 #include <mutex>
 
-#include "runtime/core/log.h"
-
 namespace sixfold::comm {
 
 /// One collective, or the messages of one batch.
@@ -95,21 +93,7 @@ MeetingGroup::MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host)
 
 MeetingGroup::~MeetingGroup() {
   const bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
-  try {
-    while (const std::shared_ptr<WorkState> work = first_under_way()) {
-      if (failing || engine().abort().is_set()) break;
-      // One that is done for its rank may still run on the device, with this group's links.
-      if (!work->done()) {
-        engine().wait(*work);
-        continue;
-      }
-      const std::lock_guard guard(engine().lock());
-      poll();
-    }
-  } catch (const CommError& error) {
-    log_error("while closing group " + host_->key() + ": " + error.what());
-  }
-  engine().close(*this, host_->key(), /*drives=*/false);
+  engine().close(*this, host_->key(), !failing);
 }
 
 /// Deposits; what goes wrong there stops the World.
@@ -125,14 +109,14 @@ std::shared_ptr<Rendezvous> MeetingGroup::arrive(const std::string& what, const 
 
 std::shared_ptr<WorkState> MeetingGroup::start(const Collective& c) {
   if (c.host_memory) return host_->start(c);
-  if (c.check) wait_for_host();  // what it looks at is what an operation there has brought
   const std::lock_guard guard(engine().lock());
   engine().check_abort();
   const std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
   const uint64_t sequence = next_sequence_++;
   const std::string text = std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" +
                            plan->tag + ") of group " + host_->key();
-  if (c.check) {
+  if (c.check) {  // of what an operation of the host group has brought
+    engine().finish(*host_);
     const std::string problem = c.check();
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
@@ -211,24 +195,6 @@ bool MeetingGroup::poll() {
 
 std::shared_ptr<WorkState> MeetingGroup::outstanding() {
   return under_way_.empty() ? nullptr : under_way_.front();
-}
-
-std::shared_ptr<WorkState> MeetingGroup::first_under_way() {
-  const std::lock_guard guard(engine().lock());
-  return outstanding();
-}
-
-/// Until the host group has nothing under way.
-void MeetingGroup::wait_for_host() {
-  while (true) {
-    std::shared_ptr<WorkState> work;
-    {
-      const std::lock_guard guard(engine().lock());
-      work = host_->outstanding();
-    }
-    if (work == nullptr) return;
-    engine().wait(*work);
-  }
 }
 
 std::unique_ptr<GroupBackend> MeetingGroup::split(int color, int key) {

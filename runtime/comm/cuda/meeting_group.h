@@ -37,8 +37,6 @@ class MeetingGroup final : public GroupBackend, public Progressable {
   ProgressEngine& engine() const { return host_->context().engine; }
 
  private:
-  std::shared_ptr<WorkState> first_under_way();
-  void wait_for_host();
   struct Lane {
     uint64_t next_sequence = 0;
   };

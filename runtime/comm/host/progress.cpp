@@ -110,7 +110,15 @@ void ProgressEngine::wait(WorkState& work) {
 }
 
 void ProgressEngine::finish(Progressable& group) {
-  while (const std::shared_ptr<WorkState> work = group.outstanding()) drive_to_end(*work, seconds_now());
+  while (const std::shared_ptr<WorkState> work = group.outstanding()) {
+    if (!work->done()) {
+      drive_to_end(*work, seconds_now());
+      continue;
+    }
+    // Done for the rank, which goes on; a device is still at it, with what the group owns.
+    check_abort();
+    group.poll();
+  }
 }
 
 void ProgressEngine::close(Progressable& group, const std::string& name, bool drives) {

@@ -5,8 +5,6 @@
 #include <exception>
 #include <mutex>
 
-#include "runtime/core/log.h"
-
 namespace sixfold::comm {
 
 class NcclWork final : public WorkState {
@@ -72,23 +70,10 @@ NcclGroup::Line NcclGroup::open_line() {
 }
 
 NcclGroup::~NcclGroup() {
-  bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
-  try {
-    while (const std::shared_ptr<WorkState> work = first_under_way()) {
-      if (failing || engine().abort().is_set()) break;
-      if (!work->done()) {
-        engine().wait(*work);
-        continue;
-      }
-      const std::lock_guard guard(engine().lock());
-      poll();
-    }
-  } catch (const CommError& error) {
-    log_error("while closing group " + host_->key() + ": " + error.what());
-  }
-  failing = failing || engine().abort().is_set();
-  engine().close(*this, host_->key(), /*drives=*/false);
-  for (Line& line : lines_) failing ? api_->comm_abort(line.comm) : api_->comm_destroy(line.comm);
+  const bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
+  engine().close(*this, host_->key(), !failing);
+  const bool aborts = failing || engine().abort().is_set();
+  for (Line& line : lines_) aborts ? api_->comm_abort(line.comm) : api_->comm_destroy(line.comm);
 }
 
 std::shared_ptr<NcclWork> NcclGroup::finish(std::shared_ptr<NcclWork> work, Line& line) {
@@ -98,7 +83,6 @@ std::shared_ptr<NcclWork> NcclGroup::finish(std::shared_ptr<NcclWork> work, Line
 
 std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
   if (c.host_memory) return host_->start(c);
-  if (c.check) wait_for_host();  // what it looks at is what an operation there has brought
   const std::lock_guard guard(engine().lock());
   engine().check_abort();
   const std::string tag(c.tag);
@@ -112,7 +96,8 @@ std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
   if (c.primitive == Primitive::AllToAll && c.in_place) {
     throw ConfigError(text + ": in place, which NCCL does not have (allowed: another output)");
   }
-  if (c.check) {
+  if (c.check) {  // of what an operation of the host group has brought
+    engine().finish(*host_);
     const std::string problem = c.check();
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
@@ -265,24 +250,6 @@ bool NcclGroup::poll() {
 
 std::shared_ptr<WorkState> NcclGroup::outstanding() {
   return under_way_.empty() ? nullptr : under_way_.front();
-}
-
-std::shared_ptr<WorkState> NcclGroup::first_under_way() {
-  const std::lock_guard guard(engine().lock());
-  return outstanding();
-}
-
-/// Until the host group has nothing under way.
-void NcclGroup::wait_for_host() {
-  while (true) {
-    std::shared_ptr<WorkState> work;
-    {
-      const std::lock_guard guard(engine().lock());
-      work = host_->outstanding();
-    }
-    if (work == nullptr) return;
-    engine().wait(*work);
-  }
 }
 
 std::unique_ptr<GroupBackend> NcclGroup::split(int color, int key) {

@@ -35,8 +35,6 @@ class NcclGroup final : public GroupBackend, public Progressable {
   bool wakes() const override { return false; }  // the device rings nobody's bell
 
  private:
-  std::shared_ptr<WorkState> first_under_way();
-  void wait_for_host();
   struct Line {  // a communicator and its stream
     NcclComm comm = nullptr;
     std::unique_ptr<StreamQueue> queue;
