@@ -31,7 +31,7 @@ struct Bench {
         group(world.open_group(options.world.backend, true)),
         clock(world.open_group(comm::BackendKind::Host, false)),
         buffers(options, world),
-        machine(on_gpu(options) ? measure_gpu(world, clock, options.world.grid_device ? world.size() : 1)
+        machine(on_gpu(options) ? measure_gpu(world, clock, world.gpu_use()->num_sharing)
                                 : measure_machine(world, clock, options.world.timeout_s)) {
     if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
   }

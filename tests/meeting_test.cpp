@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "tests/harness.h"
-#include "tests/host_grid.h"
+#include "tests/host_gpus.h"
 
 namespace sixfold::test {
 namespace {
@@ -14,7 +14,7 @@ using comm::Primitive;
 
 comm::WorldOptions on_grid(std::shared_ptr<HostGrid> grid = std::make_shared<HostGrid>()) {
   comm::WorldOptions options;
-  options.grid_device = std::move(grid);
+  options.gpus = std::make_shared<HostGpus>(std::move(grid));
   options.timeout_s = 20;
   return options;
 }

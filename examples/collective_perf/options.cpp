@@ -5,7 +5,7 @@
 
 #include "examples/common/option_group.h"
 #include "examples/common/resources.h"
-#include "runtime/comm/cuda/grid_device.h"
+#include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/comm/nccl/stream_queue.h"
 #include "runtime/core/device.h"
 
@@ -213,10 +213,9 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
                  ? "cuda"
                  : "cpu";
   check_combinations(o, comm == "mpi", comm == "nccl");
-  if (comm == "nccl") {
-    o.world.nccl = comm::make_cuda_nccl_setup();
-  } else if (on_gpu(o)) {
-    o.world.grid_device = comm::make_cuda_grid(0, o.world.timeout_s);
+  if (on_gpu(o)) {
+    o.world.gpus = comm::make_cuda_provider(o.world.timeout_s);
+    if (comm == "nccl") o.world.nccl = comm::make_cuda_nccl_setup();
   }
   check_values(o);
   return {o, 0};

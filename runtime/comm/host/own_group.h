@@ -33,6 +33,10 @@ struct HostContext {
 
 class CollectiveWork;
 class TransferWork;
+class OwnGroup;
+
+/// How a group on a device puts there what a split of it has made on the host.
+using OpenGroup = std::function<std::unique_ptr<GroupBackend>(std::unique_ptr<OwnGroup>)>;
 
 class OwnGroup final : public GroupBackend, public Progressable {
  public:
