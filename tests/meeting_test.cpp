@@ -208,11 +208,13 @@ TEST(Meeting, ARankThatNeverComesIsNamed) {
   const std::string text = failure_of(
       3,
       [](comm::World& world) {
+        world.group().barrier();
         if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
         std::vector<int32_t> x(8);
         world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
       },
       options);
+  EXPECT_NE(text.find("all_reduce #0"), std::string::npos) << text;
   EXPECT_NE(text.find("have not entered it: 1"), std::string::npos) << text;
 }
 
