@@ -49,7 +49,8 @@ Line measure_size(const PerfOptions& options, Bench& bench, size_t bytes) {
   const comm::Primitive primitive = parse_operation(options.op);
   Line line;
   for (bool in_place : {false, true}) {
-    const bool refused = options.world.backend == comm::BackendKind::Nccl && primitive == comm::Primitive::AllToAll;
+    const bool nccl = world.gpu_use() != nullptr && world.gpu_use()->mode == comm::GpuMode::Nccl;
+    const bool refused = nccl && primitive == comm::Primitive::AllToAll;
     if (!Operation::exists(primitive, in_place) || (in_place && refused)) continue;
     Operation operation(options, world, bench.buffers, bytes, in_place);
     world.comm_table().reset();
