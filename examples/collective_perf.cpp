@@ -31,7 +31,7 @@ struct Bench {
         group(world.open_group(options.world.backend, true)),
         clock(world.open_group(comm::BackendKind::Host, false)),
         buffers(options, world),
-        machine(on_gpu(options) ? measure_gpu(world, clock, options.world.grid_device ? world.size() : 1)
+        machine(on_gpu(options) ? measure_gpu(world, clock, world.gpu_use()->num_sharing)
                                 : measure_machine(world, clock, options.world.timeout_s)) {
     if (options.versus != "none") versus.emplace(world.open_group(comm::BackendKind::Mpi, true));
   }
@@ -49,7 +49,8 @@ Line measure_size(const PerfOptions& options, Bench& bench, size_t bytes) {
   const comm::Primitive primitive = parse_operation(options.op);
   Line line;
   for (bool in_place : {false, true}) {
-    const bool refused = options.world.backend == comm::BackendKind::Nccl && primitive == comm::Primitive::AllToAll;
+    const bool nccl = world.gpu_use() != nullptr && world.gpu_use()->mode == comm::GpuMode::Nccl;
+    const bool refused = nccl && primitive == comm::Primitive::AllToAll;
     if (!Operation::exists(primitive, in_place) || (in_place && refused)) continue;
     Operation operation(options, world, bench.buffers, bytes, in_place);
     world.comm_table().reset();

@@ -13,6 +13,7 @@
 #include "examples/train_gpt/options.h"
 #include "examples/train_gpt/plan.h"
 #include "examples/train_gpt/run.h"
+#include "runtime/core/device.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
 
@@ -43,6 +44,9 @@ int main(int argc, char** argv) {
     const auto options = train_gpt::parse_options(argc, argv, speaks);
     if (!options) return 0;
     const train_gpt::Plan plan = train_gpt::make_plan(*options);
+    if (speaks && !options->quiet && options->device == "auto" && probe_cuda().num_devices > 0) {
+      log_info("--device auto: training is on the CPU, on a GPU it does not exist yet");
+    }
     const train::Corpus corpus = train::load_corpus(options->data);
     const train::CorpusSplit text = train::split_corpus(corpus.bytes, options->val_fraction, options->seq_len,
                                                         options->global_batch, options->data);

@@ -58,6 +58,8 @@ TEST(CollectivePerf, RefusesWhatCannotBeInOneLine) {
       {"--emulate-links intra=1", {"--emulate-links intra=1", "inter"}},
       {"--emulate-links intra=1,inter=1e-300", {"1e-6"}},
       {"--explain --json x", {"--explain", "--json"}},
+      {"--gpu-mode fast", {"--gpu-mode fast", "auto, shared, peer, stepped, staged"}},
+      {"--gpu-mode staged", {"--gpu-mode staged", "--device cpu", "allowed: cuda"}},
   };
   for (const auto& [arguments, words] : cases) {
     SCOPED_TRACE(arguments);

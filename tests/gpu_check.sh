@@ -19,6 +19,7 @@ for argument in "$@"; do
     *) echo "unknown: $argument (allowed: correctness, speed, --no-gpu)" >&2; exit 2 ;;
   esac
 done
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}  # one GPU: ranks share it
 out=${OUT:-out/gpu_check} build=${BUILD:-build-gpu}
 mkdir -p "$out"
 summary=$out/summary.txt
@@ -56,14 +57,16 @@ perf=$build/collective_perf
 build_all() {
   stage configure 60 cmake -S . -B "$build" -G Ninja -DSIXFOLD_CUDA=ON -DSIXFOLD_MPI=AUTO
   stage build 220 cmake --build "$build" --target collective_perf device_test lowering_test lowered_machine_test \
-    meeting_test nccl_test
+    meeting_test mode_test piece_cuts_test staged_group_test nccl_test
 }
 
 # Every operation in and out of place, each result compared with what arithmetic says. Sizes are odd: 12 bytes x 7^k.
 correctness() {
   on_gpu probe 20 nvidia-smi
   local test
-  for test in device lowering lowered_machine meeting nccl; do stage "${test}_test" 60 "$build/${test}_test"; done
+  for test in device lowering lowered_machine meeting mode piece_cuts staged_group nccl; do
+    stage "${test}_test" 60 "$build/${test}_test"
+  done
   local ranks dtype op
   for ranks in 2 4 8; do
     for dtype in f32 bf16 f16 i32 i64 u8; do
@@ -79,6 +82,25 @@ correctness() {
         --min-bytes 12 --max-bytes 3000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
     done
   done
+  # Through the host: pieces are 1 MiB, so the larger sizes have many.
+  for ranks in 2 4; do
+    for dtype in f32 bf16 u8; do
+      on_gpu "staged_n${ranks}_${dtype}" 40 "$perf" --device cuda --gpu-mode staged --ranks "$ranks" --op all \
+        --dtype "$dtype" --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+    done
+    for op in ring direct; do
+      on_gpu "staged_n${ranks}_${op}" 30 "$perf" --device cuda --gpu-mode staged --ranks "$ranks" --algorithm "$op" \
+        --dtype bf16 --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+    done
+  done
+  on_gpu staged_progress_threads 30 "$perf" --device cuda --gpu-mode staged --ranks 2 --progress-thread on --op all \
+    --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+  if command -v mpirun > /dev/null && grep -q '^MPI_C_HEADER_DIR:PATH=/' "$build/CMakeCache.txt"; then
+    on_gpu staged_processes 40 mpirun -n 2 --oversubscribe --allow-run-as-root "$perf" --device cuda --gpu-mode staged \
+      --op all --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+  else
+    printf '%-34s %-6s\n' "staged_processes: no MPI" "(none)" >> "$summary"
+  fi
   on_gpu memcheck 60 compute-sanitizer --error-exitcode 1 "$perf" --device cuda --ranks 2 --op all --min-bytes 12 \
     --max-bytes 4096 --factor 7 --rounds 1 --warmup 0 --iters 1
   # NCCL refuses two ranks on one GPU.
@@ -86,6 +108,12 @@ correctness() {
   if [ "$gpu" = no ]; then
     stage says_so_and_uses_the_cpu 30 "$perf" --device auto --ranks 2 --max-bytes 1024 --rounds 1
     grep -q "no GPU to use" "$out/says_so_and_uses_the_cpu.log" || note auto_names_the_reason FAILED 0
+    "$perf" --gpu-mode staged --ranks 2 > "$out/mode_refused.log" 2>&1
+    if [ $? -eq 2 ] && grep -q -- "--gpu-mode staged" "$out/mode_refused.log"; then
+      note mode_is_refused_by_name passed 0
+    else
+      note mode_is_refused_by_name FAILED 0
+    fi
     "$perf" --device cuda --ranks 2 > "$out/refused.log" 2>&1
     if [ $? -eq 2 ] && grep -q -- "--device cuda" "$out/refused.log"; then
       note cuda_is_refused_by_name passed 0
@@ -105,6 +133,8 @@ speed() {
   done
   on_gpu speed_ring_n4 60 "$perf" --device cuda --ranks 4 --algorithm ring --min-bytes 1024 --max-bytes 268435456 \
     --factor 4 --json "$out/ring_n4.json"
+  on_gpu speed_staged_n2 40 "$perf" --device cuda --gpu-mode staged --ranks 2 --min-bytes 1024 --max-bytes 268435456 \
+    --factor 4 --json "$out/staged_n2.json"
   on_gpu speed_nccl_n1 30 "$perf" --device cuda --ranks 1 --comm nccl --min-bytes 1048576 --max-bytes 67108864 \
     --json "$out/nccl_n1.json"
 }

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "tests/harness.h"
-#include "tests/host_grid.h"
+#include "tests/host_gpus.h"
 
 namespace sixfold::test {
 namespace {
@@ -14,7 +14,7 @@ using comm::Primitive;
 
 comm::WorldOptions on_grid(std::shared_ptr<HostGrid> grid = std::make_shared<HostGrid>()) {
   comm::WorldOptions options;
-  options.grid_device = std::move(grid);
+  options.gpus = std::make_shared<HostGpus>(std::move(grid));
   options.timeout_s = 20;
   return options;
 }
@@ -208,11 +208,13 @@ TEST(Meeting, ARankThatNeverComesIsNamed) {
   const std::string text = failure_of(
       3,
       [](comm::World& world) {
+        world.group().barrier();
         if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
         std::vector<int32_t> x(8);
         world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
       },
       options);
+  EXPECT_NE(text.find("all_reduce #0"), std::string::npos) << text;
   EXPECT_NE(text.find("have not entered it: 1"), std::string::npos) << text;
 }
 

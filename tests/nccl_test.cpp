@@ -30,7 +30,7 @@ class HostQueue final : public comm::StreamQueue {
 comm::WorldOptions on_stub() {
   const auto setup = std::make_shared<comm::NcclSetup>();
   setup->library = SIXFOLD_STUB_NCCL;
-  setup->open_queue = [](int) { return std::make_unique<HostQueue>(); };
+  setup->open_queue = [] { return std::make_unique<HostQueue>(); };
   comm::WorldOptions options;
   options.backend = comm::BackendKind::Nccl;
   options.nccl = setup;

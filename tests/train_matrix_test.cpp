@@ -220,6 +220,7 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--optimizer adam", {"--optimizer adam", "adamw, sgd"}},
       {"--algorithm pairwise", {"--algorithm pairwise", "auto, ring, tree, direct"}},
       {"--comm nccl", {"--comm nccl", "own, mpi"}},
+      {"--device cuda", {"--device cuda", "training on a GPU does not exist yet", "auto, cpu"}},
       {"--heads 12", {"--heads 12", "--dim 32", "1, 2, 4, 8, 16, 32"}},
       {"--dp 3", {"--dp 3", "1 rank"}},
       {"--micro-batch 5", {"--micro-batch 5", "12", "1, 2, 3, 4, 6, 12"}},

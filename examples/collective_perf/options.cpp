@@ -5,7 +5,7 @@
 
 #include "examples/common/option_group.h"
 #include "examples/common/resources.h"
-#include "runtime/comm/cuda/grid_device.h"
+#include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/comm/nccl/stream_queue.h"
 #include "runtime/core/device.h"
 
@@ -48,7 +48,7 @@ void add_operation(CLI::App& app, PerfOptions& o) {
   group.whole("--factor", o.factor, 2, "From one size to the next", 1024);
 }
 
-void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
+void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm, std::string& gpu_mode) {
   Group group(app, "Measuring");
   group.whole("--iters", o.iters, 0, "Operations a round; 0: as many as take 4 ms");
   group.whole("--rounds", o.rounds, 1,
@@ -63,8 +63,12 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm) {
   group.flag("--plain-buffers", o.plain_buffers, "Buffers that peers cannot reach: every byte is staged");
   group.choice(
       "--device", o.device, {"auto", "cpu", "cuda"},
-      "Where buffers are and collectives run; cuda: ranks are threads that share the first GPU, with --comm nccl "
-      "each has its own");
+      "Where buffers are and collectives run; cuda: a rank has the GPU of its number on the host, and those that are "
+      "more than GPUs share them");
+  group.choice(
+      "--gpu-mode", gpu_mode, {"auto", "shared", "peer", "stepped", "staged"},
+      "How ranks on GPUs meet; shared: one launch for threads on one GPU; peer: a launch each, in each other's "
+      "memory; stepped: the same where processes share GPUs; staged: through the host; auto: as they can");
   group.choice("--comm", comm, {"own", "mpi", "nccl"}, "Collectives: our own, MPI's, or NCCL's");
   group.choice("--versus", o.versus, {"none", "mpi"},
                "Take turns with this backend, and print the ratio. Open MPI takes its settings from mpirun (-mca "
@@ -116,6 +120,9 @@ void check_combinations(const PerfOptions& o, bool mpi, bool nccl) {
   exclude(nccl && o.algorithm != "auto", "--algorithm " + o.algorithm, "--comm nccl",
           "which has its own (allowed: auto)");
   exclude(nccl && !on_gpu(o), "--comm nccl", "--device cpu", "which has no GPU (allowed: cuda)");
+  const std::string mode(comm::gpu_mode_name(o.world.gpu_mode));
+  exclude(mode != "auto" && !on_gpu(o), "--gpu-mode " + mode, "--device cpu", "which has no GPU (allowed: cuda)");
+  exclude(mode != "auto" && nccl, "--gpu-mode " + mode, "--comm nccl", "which has its own (allowed: auto)");
   exclude(on_gpu(o) && (mpi || compares), "--device cuda", "--comm mpi or --versus mpi", "which are for host memory");
   exclude(on_gpu(o) && (o.fresh || o.plain_buffers), "--device cuda", "--fresh or --plain-buffers",
           "which are for host memory");
@@ -170,6 +177,13 @@ void check_values(const PerfOptions& o) {
   comm::check_world_options(o.world);
 }
 
+void set_gpus(PerfOptions& o) {
+  o.world.gpus = comm::make_cuda_provider(o.world.timeout_s);
+  // Where our own collectives do not reach, NCCL may serve, which has no algorithms to choose from.
+  const bool may = o.algorithm == "auto" && comm::planned_world_size(o.world) > 1;
+  if (o.world.backend == comm::BackendKind::Nccl || may) o.world.nccl = comm::make_cuda_nccl_setup();
+}
+
 }  // namespace
 
 std::vector<std::string> operations_of(const PerfOptions& o) {
@@ -192,9 +206,9 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   app.get_formatter()->column_width(32);
   app.get_help_ptr()->group("Help");
   PerfOptions o;
-  std::string comm = "own", progress_thread = "auto";
+  std::string comm = "own", progress_thread = "auto", gpu_mode = "auto";
   add_operation(app, o);
-  add_measuring(app, o, comm);
+  add_measuring(app, o, comm, gpu_mode);
   add_ranks(app, o, progress_thread);
   try {
     app.parse(argc, argv);
@@ -208,16 +222,13 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
   const std::map<std::string, comm::BackendKind> backends = {
       {"own", comm::BackendKind::Own}, {"mpi", comm::BackendKind::Mpi}, {"nccl", comm::BackendKind::Nccl}};
   o.world.backend = backends.at(comm);
+  o.world.gpu_mode = comm::parse_gpu_mode(gpu_mode);
   const DeviceChoice choice = parse_device_choice(o.device);
   o.device = choose_device(choice, choice == DeviceChoice::Cpu ? CudaProbe{} : probe_cuda()).type == DeviceType::Cuda
                  ? "cuda"
                  : "cpu";
   check_combinations(o, comm == "mpi", comm == "nccl");
-  if (comm == "nccl") {
-    o.world.nccl = comm::make_cuda_nccl_setup();
-  } else if (on_gpu(o)) {
-    o.world.grid_device = comm::make_cuda_grid(0, o.world.timeout_s);
-  }
+  if (on_gpu(o)) set_gpus(o);
   check_values(o);
   return {o, 0};
 }

@@ -60,6 +60,11 @@ nlohmann::ordered_json json_of(const PerfOptions& o, const Machine& machine, int
   return json;
 }
 
+/// Empty where there is no GPU.
+std::string gpu_mode(const comm::World& world) {
+  return world.gpu_use() == nullptr ? "" : std::string(comm::gpu_mode_name(world.gpu_use()->mode));
+}
+
 nlohmann::ordered_json json_of(const comm::World& world, const Machine& machine) {
   nlohmann::ordered_json one_way = nullptr;
   if (machine.one_way_seconds) one_way = *machine.one_way_seconds * 1e9;
@@ -68,6 +73,7 @@ nlohmann::ordered_json json_of(const comm::World& world, const Machine& machine)
           {"one_way_ns", one_way},
           {"ranks_on_host", machine.num_on_host},
           {"gpu", machine.gpu},
+          {"gpu_mode", gpu_mode(world)},
           {"host_copy_gbs", machine.host_copy_gbs()}};
 }
 
@@ -75,8 +81,8 @@ nlohmann::ordered_json json_of(const comm::World& world, const Machine& machine)
 
 void print_machine(const comm::World& world, const Machine& machine) {
   if (!machine.gpu.empty()) {
-    std::printf("# %s; a copy inside its memory reads + writes %.1f GB/s\n", machine.gpu.c_str(),
-                machine.host_copy_gbs());
+    std::printf("# %s, collectives %s; a copy inside its memory reads + writes %.1f GB/s\n", machine.gpu.c_str(),
+                gpu_mode(world).c_str(), machine.host_copy_gbs());
     std::printf("# %%mem: bytes that all ranks must read and write in that memory, as share of that\n");
     return;
   }

@@ -52,6 +52,7 @@ void add_training(CLI::App& app, Options& o) {
 
 void add_parallel(CLI::App& app, Options& o) {
   Group group(app, "Ranks and communication");
+  group.choice("--device", o.device, {"auto", "cpu", "cuda"}, "Where to train; so far on the CPU alone, which auto is");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
   group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as the other axes leave");
   group.whole("--pp", o.pp, 1, "Pipeline stages, which share out the layers; --micro-batch says what they pass on");

@@ -32,6 +32,7 @@ struct Options {
   double clip = 1;
   bool recompute = false;
   // parallel
+  std::string device = "auto";
   int ranks = 0;
   int dp = 0;
   int pp = 1;

@@ -167,6 +167,9 @@ void check_outputs(const Options& options) {
 }  // namespace
 
 Plan make_plan(const Options& options) {
+  if (options.device == "cuda") {
+    throw ConfigError("--device cuda: training on a GPU does not exist yet (allowed: auto, cpu)");
+  }
   Plan plan;
   plan.options = options;
   plan.world = world_options(options);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/cuda/mode.h"
 #include "runtime/comm/host/shared_region.h"
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/comm/schedule/profile.h"
@@ -20,8 +21,8 @@ namespace sixfold::comm {
 /// memory. Nccl: NCCL's, on GPUs.
 enum class BackendKind : uint8_t { Own, Mpi, Host, Nccl };
 
-class GridDevice;  // cuda/grid_device.h
-struct NcclSetup;  // nccl/stream_queue.h
+class GpuProvider;  // cuda/gpu_provider.h
+struct NcclSetup;   // nccl/stream_queue.h
 
 /// Whether a thread of each rank drives its operations while the rank computes. Auto: where this host has twice as many
 /// usable cores as its ranks compute with.
@@ -59,9 +60,11 @@ struct WorldOptions {
   // Where a World that fails writes flight-recorder.json, the last operations of all ranks of the host; made where it
   // is missing. Empty: nowhere.
   std::string flight_recorder_dir;
-  /// Where collectives of the World's groups run: nullptr, on the host. Threads only; shared by all ranks.
-  std::shared_ptr<GridDevice> grid_device;
-  std::shared_ptr<const NcclSetup> nccl;  // what BackendKind::Nccl runs on
+  /// The GPUs that collectives of the World's groups run on; nullptr: they run on the host. Threads share it.
+  std::shared_ptr<GpuProvider> gpus;
+  GpuMode gpu_mode = GpuMode::Auto;  // how, where there are GPUs; each group chooses for its ranks (choose_mode)
+  /// What BackendKind::Nccl runs on, and Auto where our own collectives do not reach; nullptr: neither may.
+  std::shared_ptr<const NcclSetup> nccl;
   // With such a thread, a buffer of an operation under way must stay until it is done even where an exception that is
   // no CommError leaves its scope: the thread learns of it when the World's body has ended, not before.
   ProgressThreadUse progress_thread = ProgressThreadUse::Auto;
@@ -73,6 +76,12 @@ struct WorldOptions {
 struct WaitCounts {
   uint64_t sleeps = 0;
   uint64_t woken = 0;  // of those, sleeps that another rank has ended (doorbell.h); the rest ended by themselves
+};
+
+/// How the collectives of a World run on GPUs.
+struct GpuUse {
+  GpuMode mode = GpuMode::Staged;  // of the group of all ranks
+  int num_sharing = 1;             // ranks that have the GPU of rank 0
 };
 
 class World {
@@ -107,6 +116,8 @@ class World {
   virtual bool has_progress_thread() const = 0;
   /// Any thread may ask.
   virtual WaitCounts wait_counts() const = 0;
+  /// nullptr where collectives run on the host, and before the first group is opened.
+  virtual const GpuUse* gpu_use() const = 0;
   /// "threads" or "mpi": for log lines.
   virtual std::string kind() const = 0;
 

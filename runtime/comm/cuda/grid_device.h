@@ -64,8 +64,8 @@ class GridDevice {
   virtual void abort() = 0;
 };
 
-/// A GPU of this process, of which CUDA knows the index. `timeout_s`: of a wait inside a kernel. Throws ConfigError
-/// where this build has no CUDA, CommError where the GPU refuses.
-std::shared_ptr<GridDevice> make_cuda_grid(int device_index, double timeout_s);
+/// A GPU of this process, of which CUDA knows the index. `timeout_s`: of a wait inside a kernel. Throws CommError where
+/// the GPU refuses. Only in builds with CUDA.
+std::unique_ptr<GridDevice> make_cuda_grid(int device_index, double timeout_s);
 
 }  // namespace sixfold::comm

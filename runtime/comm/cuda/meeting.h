@@ -73,4 +73,18 @@ class Meeting {
   std::map<Key, std::shared_ptr<Rendezvous>> open_;  // not launched yet
 };
 
+/// Those of the ranks of one World that are threads of this process: one for each GPU.
+class Meetings {
+ public:
+  /// `device` outlives this. Any thread; the Meeting lives as long as this.
+  Meeting& at(GridDevice& device) {
+    const std::lock_guard lock(mutex_);
+    return meetings_.try_emplace(&device, device).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<GridDevice*, Meeting> meetings_;
+};
+
 }  // namespace sixfold::comm

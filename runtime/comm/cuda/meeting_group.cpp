@@ -85,8 +85,8 @@ class MeetingWork final : public WorkState {
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
 };
 
-MeetingGroup::MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host)
-    : meeting_(meeting), host_(std::move(host)), plans_(host_->planning()) {
+MeetingGroup::MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host, OpenGroup open)
+    : meeting_(meeting), host_(std::move(host)), open_(std::move(open)), plans_(host_->planning()) {
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
 }
@@ -198,7 +198,7 @@ std::shared_ptr<WorkState> MeetingGroup::outstanding() {
 }
 
 std::unique_ptr<GroupBackend> MeetingGroup::split(int color, int key) {
-  return std::make_unique<MeetingGroup>(meeting_, host_->split_own(color, key));
+  return open_(host_->split_own(color, key));
 }
 
 }  // namespace sixfold::comm

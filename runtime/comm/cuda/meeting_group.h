@@ -16,8 +16,8 @@ class MeetingWork;
 
 class MeetingGroup final : public GroupBackend, public Progressable {
  public:
-  /// `host`: the same ranks on host memory. `meeting` outlives this, and is shared by the members.
-  MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host);
+  /// `host`: the same ranks on host memory. `meeting` outlives this, and is shared by the members. `open`: for splits.
+  MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host, OpenGroup open);
   /// Waits for what is under way, unless the World has failed.
   ~MeetingGroup() override;
 
@@ -49,6 +49,7 @@ class MeetingGroup final : public GroupBackend, public Progressable {
 
   Meeting& meeting_;
   std::unique_ptr<OwnGroup> host_;
+  OpenGroup open_;
   GroupPlans plans_;
   uint64_t next_sequence_ = 0;
   std::map<std::tuple<int, int, int>, Lane> lanes_;  // by sender, receiver, lane

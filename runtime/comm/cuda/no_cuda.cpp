@@ -1,11 +1,11 @@
-// make_cuda_grid() of builds without CUDA.
-#include "runtime/comm/cuda/grid_device.h"
+// make_cuda_provider() of builds without CUDA.
+#include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/core/error.h"
 
 #ifndef SIXFOLD_HAS_CUDA
 namespace sixfold::comm {
 
-std::shared_ptr<GridDevice> make_cuda_grid(int, double) {
+std::shared_ptr<GpuProvider> make_cuda_provider(double) {
   throw ConfigError("--device cuda: this build has no CUDA (allowed here: auto, cpu)");
 }
 

@@ -24,6 +24,10 @@ std::optional<Pacer> pacer_of(const WorldOptions& options, RegionProvider& regio
   return std::optional<Pacer>(std::in_place, regions, topology, emulated_profile(options));
 }
 
+int local_rank(const HostWorldParts& parts) {
+  return parts.topology.rail_of(parts.rank);
+}
+
 bool wants_thread(const WorldOptions& options, const HostWorldParts& parts) {
   if (options.progress_thread == ProgressThreadUse::Off) return false;
   if (options.progress_thread == ProgressThreadUse::Auto) {
@@ -77,6 +81,11 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
                options.algorithm,
                options.deterministic,
                options.debug} {
+  if (options_.gpus != nullptr) {
+    gpu_place_ = options_.gpus->place(local_rank(parts_));
+    gpu_place_.host = parts_.hosts.node_of(parts_.rank);
+    gpu_place_.process = parts_.process;
+  }
   if (wants_thread(options, parts)) thread_.emplace(engine_);
 }
 
@@ -92,13 +101,30 @@ Communicator HostWorld::open_group(BackendKind backend, bool blocking) {
   const std::string key = "world" + (num_groups_ == 0 ? std::string() : std::to_string(num_groups_));
   ++num_groups_;
   auto group = std::make_unique<OwnGroup>(context_, key, std::move(members), rank());
-  if (backend == BackendKind::Nccl) {
-    if (options_.nccl == nullptr) throw ConfigError("--comm nccl: needs ranks that compute on a GPU (allowed: own)");
-    return Communicator(
-        std::make_unique<NcclGroup>(*options_.nccl, NcclApi::load(options_.nccl->library), std::move(group)));
+  const bool on_host = backend == BackendKind::Host || (options_.gpus == nullptr && backend != BackendKind::Nccl);
+  return Communicator(on_host ? std::move(group) : open_on_gpus(backend, std::move(group)));
+}
+
+std::unique_ptr<GroupBackend> HostWorld::open_on_gpus(BackendKind backend, std::unique_ptr<OwnGroup> group) {
+  const bool nccl = backend == BackendKind::Nccl;
+  if (nccl && options_.nccl == nullptr) {
+    throw ConfigError("--comm nccl: needs ranks that compute on a GPU (allowed: own)");
   }
-  if (backend == BackendKind::Host || parts_.meeting == nullptr) return Communicator(std::move(group));
-  return Communicator(std::make_unique<MeetingGroup>(*parts_.meeting, std::move(group)));
+  if (options_.gpus == nullptr) return open_nccl_group(std::move(group));
+  const GpuMode mode = nccl ? GpuMode::Nccl : options_.gpu_mode;
+  if (!gpu_groups_) {
+    gpu_groups_ = std::make_unique<GpuGroups>(
+        GpuGroups::Parts{*options_.gpus, *parts_.meetings, options_.nccl.get(), local_rank(parts_)}, gpu_place_, *group,
+        mode);
+  }
+  return gpu_groups_->open(std::move(group), mode);
+}
+
+/// On the GPU that is current: where the World does not know which ones there are.
+std::unique_ptr<GroupBackend> HostWorld::open_nccl_group(std::unique_ptr<OwnGroup> group) {
+  return std::make_unique<NcclGroup>(*options_.nccl, std::move(group), [this](std::unique_ptr<OwnGroup> part) {
+    return open_nccl_group(std::move(part));
+  });
 }
 
 std::shared_ptr<SharedRegion> HostWorld::share(size_t bytes) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/comm/cuda/meeting_group.h"
+#include "runtime/comm/cuda/gpu_groups.h"
 #include "runtime/comm/host/own_group.h"
 #include "runtime/comm/host/progress_thread.h"
 #include "runtime/comm/world.h"
@@ -16,6 +16,7 @@ namespace sixfold::comm {
 struct HostWorldParts {
   int rank = 0;
   int size = 1;
+  int process = 0;   // equal for ranks that are threads of one
   std::string kind;  // "threads", "mpi"
   Failure* failure = nullptr;
   RegionProvider* regions = nullptr;
@@ -26,7 +27,7 @@ struct HostWorldParts {
   Topology topology;            // as found; WorldOptions may declare another
   Topology hosts;               // ranks of one node share memory, all others have links by `carriers`
   CarrierProvider* carriers = nullptr;
-  Meeting* meeting = nullptr;  // of ranks that share a GPU; nullptr: collectives run on the host
+  Meetings* meetings = nullptr;  // of the ranks of this process
 };
 
 class HostWorld : public World {
@@ -45,6 +46,7 @@ class HostWorld : public World {
   CommTable& comm_table() override { return table_; }
   void progress() override { engine_.progress(); }
   bool has_progress_thread() const override { return thread_.has_value(); }
+  const GpuUse* gpu_use() const override { return gpu_groups_ ? &gpu_groups_->use() : nullptr; }
   std::string kind() const override { return parts_.kind; }
   void begin_section(const std::string& name) override { engine_.recorder().begin_section(name, seconds_now()); }
   void end_section() override { engine_.recorder().end_section(); }
@@ -55,6 +57,9 @@ class HostWorld : public World {
   virtual std::unique_ptr<GroupBackend> open_mpi_group(bool blocking);
 
  private:
+  std::unique_ptr<GroupBackend> open_on_gpus(BackendKind backend, std::unique_ptr<OwnGroup> group);
+  std::unique_ptr<GroupBackend> open_nccl_group(std::unique_ptr<OwnGroup> group);
+
   WorldOptions options_;
   HostWorldParts parts_;
   Topology topology_;
@@ -68,8 +73,10 @@ class HostWorld : public World {
   HostContext context_;
   int num_groups_ = 0;
   int num_shared_ = 0;
-  std::unique_ptr<Communicator> group_;   // goes before what it uses
-  std::optional<ProgressThread> thread_;  // goes first: from then on this rank's own thread is alone
+  GpuPlace gpu_place_;                     // where there are GPUs
+  std::unique_ptr<GpuGroups> gpu_groups_;  // made with the first group on them
+  std::unique_ptr<Communicator> group_;    // goes before what it uses
+  std::optional<ProgressThread> thread_;   // goes first: from then on this rank's own thread is alone
 };
 
 /// Which ranks share memory, when `found` says which are on one host: those, or less, where WorldOptions forces links

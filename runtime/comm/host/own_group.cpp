@@ -17,16 +17,18 @@ class CollectiveWork final : public WorkState {
  public:
   CollectiveWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
 
-  void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, uint64_t record,
-             GroupLinks& links, Workspace& workspace, const Fail& fail) {
-    set_record(record);
+  /// `record`: empty for a part of an operation, which is counted elsewhere.
+  void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, const Signature& signature,
+             std::optional<uint64_t> record, GroupLinks& links, Workspace& workspace, const Fail& fail) {
+    is_part_ = !record.has_value();
+    set_record(record.value_or(0));
     plan_ = std::move(plan);
     set_row(plan_->row);
     check_ = c.check;
     keeps_ = c.keeps;
     sequence_ = sequence;
     output_word_ = links.word_of(c.out, plan_->output_bytes);
-    run_.emplace(links, plan_->plan, sequence, plan_->signature, c.in, c.out, workspace, fail);
+    run_.emplace(links, plan_->plan, sequence, signature, c.in, c.out, workspace, fail);
     start_ = 0;
     done_.store(false, std::memory_order_relaxed);
   }
@@ -44,13 +46,15 @@ class CollectiveWork final : public WorkState {
       const std::string problem = check_ ? check_() : std::string();
       if (!problem.empty()) group_.fail(describe(), problem);
       group_.publish_output(sequence_, output_word_);
-      group_.recorder().start(record(), start_);
+      if (!is_part_) group_.recorder().start(record(), start_);
     }
     const bool moved = run_->advance();
     if (!run_->done()) return moved;
-    const double end = seconds_now();
-    group_.recorder().finish(record(), end);
-    row().seconds += end - start_;
+    if (!is_part_) {
+      const double end = seconds_now();
+      group_.recorder().finish(record(), end);
+      row().seconds += end - start_;
+    }
     row().sent_bytes += run_->sent_bytes();
     run_.reset();
     check_ = nullptr;
@@ -67,6 +71,7 @@ class CollectiveWork final : public WorkState {
   std::shared_ptr<const void> keeps_;
   uint64_t sequence_ = 0, output_word_ = 0;
   double start_ = 0;
+  bool is_part_ = false;
   std::atomic<bool> done_{true};  // the rank looks without the lock
 };
 
@@ -98,7 +103,7 @@ struct OwnGroup::LaneQueue {
     std::shared_ptr<TransferWork> work;
     CommRow* row;
     double start;
-    uint64_t record;
+    std::optional<uint64_t> record;  // empty for a part of a message, which is counted elsewhere
   };
   uint64_t next_sequence = 0;
   std::deque<Entry> entries;
@@ -175,20 +180,29 @@ std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   const double start = seconds_now();
   const std::lock_guard guard(context_.engine.lock());
   context_.engine.check_abort();
-  std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
-  const uint64_t sequence = next_sequence_++;
-  links_.signatures(rank()).publish(sequence, plan->signature);
+  const std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
   CommRow& row = plan->row;
   ++row.calls;
   row.bytes += plan->bytes;
-  row.predicted_sent_bytes += plan->predicted_sent_bytes;
-
-  std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, row);
-  const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, sequence, -1, start);
-  work->begin(std::move(plan), c, sequence, record, links_, workspace_, fail_collective_);
-  collectives_.push_back(work);
+  const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, next_sequence_, -1, start);
+  std::shared_ptr<WorkState> work = enqueue(plan, c, plan->signature, record);
   poll();
   row.exposed_seconds += seconds_now() - start;
+  return work;
+}
+
+std::shared_ptr<WorkState> OwnGroup::start_part(const Collective& c, const Signature& whole) {
+  return enqueue(plans_.plan_for(c), c, whole, std::nullopt);
+}
+
+std::shared_ptr<WorkState> OwnGroup::enqueue(const std::shared_ptr<const GroupPlan>& plan, const Collective& c,
+                                             const Signature& signature, std::optional<uint64_t> record) {
+  const uint64_t sequence = next_sequence_++;
+  links_.signatures(rank()).publish(sequence, signature);
+  plan->row.predicted_sent_bytes += plan->predicted_sent_bytes;
+  std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, plan->row);
+  work->begin(plan, c, sequence, signature, record, links_, workspace_, fail_collective_);
+  collectives_.push_back(work);
   return work;
 }
 
@@ -212,27 +226,47 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
   std::shared_ptr<TransferWork> work;
   for (const P2p& transfer : transfers) {
     LaneQueue& queue = lane(transfer);
-    const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     CommRow& row = row_of(queue, transfer);
     ++row.calls;
-    row.bytes += bytes;
-    row.predicted_sent_bytes += transfer.kind == P2p::Kind::Send ? static_cast<double>(bytes) : 0.0;
+    row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     const double start = seconds_now();
-    P2pRun run(links_, transfer, queue.next_sequence++, fail_transfer_);
-    Signature signature = run.signature();
-    if (!run.is_send()) signature.primitive = Primitive::Recv;
+    const bool sends = transfer.kind == P2p::Kind::Send;
+    const Signature signature{sends ? Primitive::Send : Primitive::Recv,
+                              transfer.buf.dtype,
+                              ReduceOp::Sum,
+                              Algorithm::Auto,
+                              0,
+                              transfer.buf.count};
     const uint64_t record =
-        recorder().issue(key_name_, queue.tag_name, signature, run.sequence(), transfer.peer, start);
+        recorder().issue(key_name_, queue.tag_name, signature, queue.next_sequence, transfer.peer, start);
     if (!work) {
       work = idle_work(transfer_works_, *this, row);
       work->begin(row, transfers.size(), record);
     }
     if (queue.entries.empty()) recorder().start(record, start);
-    queue.entries.push_back({std::move(run), work, &row, start, record});
-    ++transfers_under_way_;
+    enqueue(queue, transfer, transfer.buf.count, work, start, record);
   }
   poll();
   return work;
+}
+
+std::shared_ptr<WorkState> OwnGroup::transfer_part(const P2p& transfer, uint64_t whole_count) {
+  LaneQueue& queue = lane(transfer);
+  CommRow& row = row_of(queue, transfer);
+  std::shared_ptr<TransferWork> work = idle_work(transfer_works_, *this, row);
+  work->begin(row, 1, 0);
+  enqueue(queue, transfer, whole_count, work, 0, std::nullopt);
+  return work;
+}
+
+void OwnGroup::enqueue(LaneQueue& queue, const P2p& transfer, uint64_t agreed_count,
+                       const std::shared_ptr<TransferWork>& work, double start, std::optional<uint64_t> record) {
+  if (transfer.kind == P2p::Kind::Send) {
+    queue.row->predicted_sent_bytes += static_cast<double>(transfer.buf.count * dtype_bytes(transfer.buf.dtype));
+  }
+  P2pRun run(links_, transfer, agreed_count, queue.next_sequence++, fail_transfer_);
+  queue.entries.push_back({std::move(run), work, queue.row, start, record});
+  ++transfers_under_way_;
 }
 
 std::string OwnGroup::describe_transfer(const TransferWork& work) const {
@@ -266,13 +300,15 @@ bool OwnGroup::advance() {
       moved |= entry.run.advance();
       if (!entry.run.done()) break;
       const double end = seconds_now();
-      recorder().finish(entry.record, end);
-      entry.row->seconds += end - entry.start;
+      if (entry.record) {
+        recorder().finish(*entry.record, end);
+        entry.row->seconds += end - entry.start;
+      }
       entry.row->sent_bytes += entry.run.sent_bytes();
       entry.work->part_done();
       --transfers_under_way_;
       queue.entries.pop_front();
-      if (!queue.entries.empty()) recorder().start(queue.entries.front().record, end);
+      if (!queue.entries.empty() && queue.entries.front().record) recorder().start(*queue.entries.front().record, end);
     }
   }
   return moved;
@@ -333,50 +369,6 @@ std::string OwnGroup::diagnose() {
 
 void OwnGroup::fail(const std::string& what, const std::string& reason) {
   context_.engine.fail(what + ": " + reason);
-}
-
-std::unique_ptr<OwnGroup> OwnGroup::split_own(int color, int key) {
-  // Everyone learns everyone's (color, key), and each works out its own group.
-  const int64_t mine[2] = {color, key};
-  std::vector<int64_t> all(2 * static_cast<size_t>(size()));
-  Collective gather;
-  gather.primitive = Primitive::AllGather;
-  gather.in = mine;
-  gather.out = all.data();
-  gather.count = 2;
-  gather.dtype = DType::I64;
-  gather.algorithm = Algorithm::Direct;
-  gather.tag = "split";
-  context_.engine.wait(*start(gather));
-
-  std::vector<std::pair<int64_t, int>> order;  // (key, rank in this group)
-  for (int r = 0; r < size(); ++r) {
-    const bool together = color < 0 ? r == rank() : all[2 * static_cast<size_t>(r)] == color;
-    if (together) order.emplace_back(all[2 * static_cast<size_t>(r) + 1], r);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<int> members;
-  int new_rank = 0;
-  for (const auto& [unused, r] : order) {
-    if (r == rank()) new_rank = static_cast<int>(members.size());
-    members.push_back(world_rank(r));
-  }
-  const std::string name = key_ + "/" + std::to_string(num_splits_++) + "." +
-                           (color < 0 ? "alone" + std::to_string(rank()) : std::to_string(color));
-  auto group = std::make_unique<OwnGroup>(context_, name, std::move(members), new_rank);
-
-  // A region must not go away before all have opened it: nobody leaves earlier.
-  uint8_t token = 0;
-  Collective barrier;
-  barrier.in = barrier.out = &token;
-  barrier.count = 1;
-  barrier.dtype = DType::U8;
-  barrier.op = ReduceOp::Max;
-  barrier.in_place = true;
-  barrier.algorithm = Algorithm::Direct;
-  barrier.tag = "split";
-  context_.engine.wait(*start(barrier));
-  return group;
 }
 
 }  // namespace sixfold::comm

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/choice.h"
@@ -33,6 +34,10 @@ struct HostContext {
 
 class CollectiveWork;
 class TransferWork;
+class OwnGroup;
+
+/// How a group on a device puts there what a split of it has made on the host.
+using OpenGroup = std::function<std::unique_ptr<GroupBackend>(std::unique_ptr<OwnGroup>)>;
 
 class OwnGroup final : public GroupBackend, public Progressable {
  public:
@@ -49,6 +54,16 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
   std::unique_ptr<GroupBackend> split(int color, int key) override { return split_own(color, key); }
   std::unique_ptr<OwnGroup> split_own(int color, int key);
+  /// Collective: another group of the same ranks; `suffix` is new for this group.
+  std::unique_ptr<OwnGroup> beside(const std::string& suffix);
+
+  // Parts of an operation that a group on a device counts and records as a whole; here only what they send is counted.
+  // Under the engine's lock; poll() moves them.
+
+  /// `whole`: what the ranks must agree on. The tag is that of the whole.
+  std::shared_ptr<WorkState> start_part(const Collective& collective, const Signature& whole);
+  /// Of a message of `whole_count` elements in all.
+  std::shared_ptr<WorkState> transfer_part(const P2p& transfer, uint64_t whole_count);
 
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
@@ -76,6 +91,11 @@ class OwnGroup final : public GroupBackend, public Progressable {
   struct LaneQueue;
 
   bool advance();
+  std::shared_ptr<WorkState> enqueue(const std::shared_ptr<const GroupPlan>& plan, const Collective& collective,
+                                     const Signature& signature, std::optional<uint64_t> record);
+  void enqueue(LaneQueue& queue, const P2p& transfer, uint64_t agreed_count, const std::shared_ptr<TransferWork>& work,
+               double start, std::optional<uint64_t> record);
+  std::unique_ptr<OwnGroup> open_among(const std::string& name, std::vector<int> members, int new_rank);
   LaneQueue& lane(const P2p& transfer);
   CommRow& row_of(LaneQueue& queue, const P2p& transfer);
 

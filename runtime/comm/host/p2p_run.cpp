@@ -15,9 +15,10 @@ bool may_lend(size_t bytes, const LinkOptions& options) {
 }
 }  // namespace
 
-P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const Fail& fail)
+P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t agreed_count, uint64_t sequence, const Fail& fail)
     : links_(links),
       transfer_(transfer),
+      agreed_count_(agreed_count),
       sequence_(sequence),
       fail_(fail),
       total_bytes_(transfer.buf.count * dtype_bytes(transfer.buf.dtype)),
@@ -27,7 +28,7 @@ P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const 
 
 Signature P2pRun::signature() const {
   // Both sides name it a send, so that the two signatures of a matching pair are equal.
-  return {Primitive::Send, transfer_.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer_.buf.count};
+  return {Primitive::Send, transfer_.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, agreed_count_};
 }
 
 std::string P2pRun::describe() const {

@@ -8,10 +8,11 @@ namespace sixfold::comm {
 
 class P2pRun {
  public:
-  /// `sequence` counts the messages of this link (peer, direction, lane). An arriving message of another count or dtype
-  /// calls `fail`, which outlives the run. A message of count 0 is one empty slot, so that it keeps its place among the
+  /// `sequence` counts the messages of this link (peer, direction, lane). `agreed_count`: that of the transfer, or of
+  /// the message that it is a part of. An arriving message of another such count or dtype calls `fail`, which outlives
+  /// the run. A message of count 0 is one empty slot, so that it keeps its place among the
   /// others.
-  P2pRun(GroupLinks& links, const P2p& transfer, uint64_t sequence, const Fail& fail);
+  P2pRun(GroupLinks& links, const P2p& transfer, uint64_t agreed_count, uint64_t sequence, const Fail& fail);
   bool advance();
   bool done() const { return done_; }
   /// Whether a part of a message to receive is there, though an emulated link may not let it be seen yet.
@@ -20,18 +21,18 @@ class P2pRun {
   const P2p& transfer() const { return transfer_; }
   uint64_t sequence() const { return sequence_; }
   uint64_t sent_bytes() const { return is_send() ? moved_bytes_ : 0; }
-  Signature signature() const;
   /// "send to rank 3 #17 (pp.activation)"
   std::string describe() const;
 
  private:
   bool advance_send();
   bool advance_recv();
+  Signature signature() const;
   int channel() const { return kNumScheduleChannels + transfer_.options.lane; }
 
   GroupLinks& links_;
   P2p transfer_;
-  uint64_t sequence_;
+  uint64_t agreed_count_, sequence_;
   const Fail& fail_;
   size_t total_bytes_;
   bool lends_;   // the receiver reads in the sender's buffer

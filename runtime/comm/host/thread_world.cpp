@@ -41,8 +41,7 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
   const int size = options.num_ranks;
   AbortState abort{};
   ThreadRegions regions;
-  std::unique_ptr<Meeting> meeting;
-  if (options.grid_device) meeting = std::make_unique<Meeting>(*options.grid_device);
+  Meetings meetings;
   std::vector<int> everyone(static_cast<size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const auto flight = SharedRegion::anonymous(FlightRecorder::region_bytes(everyone.size()));
@@ -56,9 +55,9 @@ void run_threads(const WorldOptions& options, const std::function<void(World&)>&
     Doorbells doorbells(bells, rank, everyone);
     Failure failure(abort, nullptr, recorder, doorbells, options.flight_recorder_dir);
     try {
-      HostWorld world(options,
-                      {rank, size, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores, size,
-                       true, Topology::one_node(size), Topology::one_node(size), nullptr, meeting.get()});
+      HostWorld world(
+          options, {rank, size, 0, "threads", &failure, &regions, &doorbells, static_cast<unsigned>(size) > cores, size,
+                    true, Topology::one_node(size), Topology::one_node(size), nullptr, &meetings});
       run_body(body, world, failure);
     } catch (...) {
       errors[static_cast<size_t>(rank)] = std::current_exception();

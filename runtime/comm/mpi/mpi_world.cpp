@@ -113,10 +113,11 @@ void run_mpi(const WorldOptions& options, const std::function<void(World&)>& bod
     const bool oversubscribed = static_cast<unsigned>(found.num_on_machine) > std::thread::hardware_concurrency();
     // Tells profilers (MPI's own switch for them) that start-up is over and the program's own communication begins.
     MPI_Pcontrol(1);
+    Meetings meetings;
     {
-      MpiWorld world(options,
-                     {rank, size, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed, found.num_on_machine,
-                      provided >= MPI_THREAD_SERIALIZED, found.topology, hosts, links.get()});
+      MpiWorld world(options, {rank, size, rank, "mpi", failure.get(), &regions, doorbells.get(), oversubscribed,
+                               found.num_on_machine, provided >= MPI_THREAD_SERIALIZED, found.topology, hosts,
+                               links.get(), &meetings});
       run_body(body, world, *failure);
     }
     recorder->leave(seconds_now());

@@ -41,8 +41,8 @@ class NcclWork final : public WorkState {
   bool joined_ = false;
 };
 
-NcclGroup::NcclGroup(const NcclSetup& setup, std::shared_ptr<const NcclApi> api, std::unique_ptr<OwnGroup> host)
-    : setup_(setup), api_(std::move(api)), host_(std::move(host)) {
+NcclGroup::NcclGroup(const NcclSetup& setup, std::unique_ptr<OwnGroup> host, OpenGroup open)
+    : setup_(setup), api_(NcclApi::load(setup.library)), host_(std::move(host)), open_(std::move(open)) {
   open_lines();
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
@@ -54,7 +54,7 @@ void NcclGroup::open_lines() {
 
 NcclGroup::Line NcclGroup::open_line() {
   Line line;
-  line.queue = setup_.open_queue(world_rank(rank()));
+  line.queue = setup_.open_queue();
   NcclUniqueId id{};
   if (rank() == 0) api_->check(api_->get_unique_id(&id), "ncclGetUniqueId");
   Collective c;
@@ -253,7 +253,7 @@ std::shared_ptr<WorkState> NcclGroup::outstanding() {
 }
 
 std::unique_ptr<GroupBackend> NcclGroup::split(int color, int key) {
-  return std::make_unique<NcclGroup>(setup_, api_, host_->split_own(color, key));
+  return open_(host_->split_own(color, key));
 }
 
 }  // namespace sixfold::comm

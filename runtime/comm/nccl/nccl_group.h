@@ -17,8 +17,9 @@ class NcclWork;
 
 class NcclGroup final : public GroupBackend, public Progressable {
  public:
-  /// Collective: all members of `host`. `setup` outlives this. Throws CommError, and ConfigError without the library.
-  NcclGroup(const NcclSetup& setup, std::shared_ptr<const NcclApi> api, std::unique_ptr<OwnGroup> host);
+  /// Collective: all members of `host`. `setup` outlives this. `open`: for splits. Throws CommError, and ConfigError
+  /// without the library.
+  NcclGroup(const NcclSetup& setup, std::unique_ptr<OwnGroup> host, OpenGroup open);
   /// Waits for what is under way, unless the World has failed: then NCCL's communicators are aborted.
   ~NcclGroup() override;
 
@@ -51,6 +52,7 @@ class NcclGroup final : public GroupBackend, public Progressable {
   const NcclSetup& setup_;
   std::shared_ptr<const NcclApi> api_;
   std::unique_ptr<OwnGroup> host_;
+  OpenGroup open_;
   std::vector<Line> lines_;  // collectives, then the lanes
   uint64_t next_sequence_ = 0;
   std::vector<std::shared_ptr<NcclWork>> under_way_;

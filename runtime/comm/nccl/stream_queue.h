@@ -30,11 +30,11 @@ class StreamQueue {
 /// What a World needs to run NCCL.
 struct NcclSetup {
   std::string library = "libnccl.so.2";
-  /// On the device of the calling thread's rank, which is made current.
-  std::function<std::unique_ptr<StreamQueue>(int rank)> open_queue;
+  /// On the GPU that is current for the calling thread, a rank's own (GpuProvider::place).
+  std::function<std::unique_ptr<StreamQueue>()> open_queue;
 };
 
-/// Rank r on GPU r modulo their number. Throws ConfigError where this build has no CUDA, or the machine no GPU.
+/// Throws ConfigError where this build has no CUDA, or the machine no GPU.
 std::shared_ptr<const NcclSetup> make_cuda_nccl_setup();
 
 }  // namespace sixfold::comm

@@ -345,8 +345,8 @@ std::byte* CudaGrid::flags(int rank) {
 
 }  // namespace
 
-std::shared_ptr<GridDevice> make_cuda_grid(int device_index, double timeout_s) {
-  return std::make_shared<CudaGrid>(device_index, timeout_s);
+std::unique_ptr<GridDevice> make_cuda_grid(int device_index, double timeout_s) {
+  return std::make_unique<CudaGrid>(device_index, timeout_s);
 }
 
 }  // namespace sixfold::comm

@@ -40,10 +40,7 @@ std::shared_ptr<const NcclSetup> make_cuda_nccl_setup() {
   const CudaProbe probe = probe_cuda();
   if (probe.num_devices == 0) throw ConfigError("--comm nccl: " + probe.problem + " (allowed here: own)");
   auto setup = std::make_shared<NcclSetup>();
-  setup->open_queue = [num_devices = probe.num_devices](int rank) {
-    cuda::check_cuda(cudaSetDevice(rank % num_devices), "cudaSetDevice");
-    return std::make_unique<CudaQueue>();
-  };
+  setup->open_queue = [] { return std::make_unique<CudaQueue>(); };
   return setup;
 }
 

@@ -1,0 +1,475 @@
+// Collectives on GPUs that go through the host. The GPU's place is taken by threads that copy late (host_staging.h),
+// and pieces are small, so that few elements make many.
+#include <thread>
+
+#include "tests/collective_cases.h"
+#include "tests/harness.h"
+#include "tests/host_gpus.h"
+#include "tests/refusal.h"
+
+namespace sixfold::test {
+namespace {
+
+using comm::Algorithm;
+using comm::Buf;
+using comm::ConstBuf;
+using comm::P2p;
+using comm::Primitive;
+
+comm::WorldOptions staged(std::shared_ptr<HostGpus> gpus = std::make_shared<HostGpus>()) {
+  comm::WorldOptions options;
+  options.gpus = std::move(gpus);
+  options.gpu_mode = comm::GpuMode::Staged;
+  options.timeout_s = 20;
+  return options;
+}
+
+Buf buf(std::vector<int32_t>& x) {
+  return Buf(on_device(x.data()), x.size(), DType::I32);
+}
+
+std::string run_staged(comm::World& world, const CollectiveCase& c) {
+  return dispatch(c.dtype, [&](auto element) {
+    using T = decltype(element);
+    CaseBuffers<T> buffers(world.memory(), c, world.rank(), world.size());
+    issue(world.group(), c, ConstBuf(on_device(buffers.in), buffers.in_count, c.dtype),
+          Buf(on_device(buffers.out), buffers.out_count, c.dtype))
+        .wait();
+    return buffers.check(c, world.rank(), world.size());
+  });
+}
+
+class Staged : public testing::TestWithParam<int> {};
+
+TEST_P(Staged, EveryPrimitiveAndAlgorithmIsExact) {
+  run_ranks(
+      GetParam(),
+      [](comm::World& world) {
+        for (Primitive primitive : comm::kCollectives) {
+          for (Algorithm algorithm : comm::algorithms_of(primitive)) {
+            for (size_t count : {size_t{0}, size_t{1}, size_t{1009}}) {
+              CollectiveCase c{primitive, algorithm, count};
+              c.dtype = count % 2 == 0 ? DType::F32 : DType::BF16;
+              c.in_place = count == 1 || algorithm == Algorithm::Direct;
+              c.root = world.size() - 1;
+              EXPECT_EQ(run_staged(world, c), "");
+            }
+          }
+        }
+      },
+      staged());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Staged, testing::Values(1, 2, 3, 5));
+
+TEST(Staged, EveryDtypeAndOpInAndOutOfPlace) {
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        for (Primitive primitive : comm::kCollectives) {
+          for (DType dtype : kAllDTypes) {
+            for (ReduceOp op : kAllReduceOps) {
+              if (!kernels::reduce_supported(dtype, op) || (!comm::reduces(primitive) && op != ReduceOp::Sum)) continue;
+              for (bool in_place : {false, true}) {
+                CollectiveCase c{primitive, Algorithm::Auto, 701, dtype, op, 1, in_place, 1};
+                EXPECT_EQ(run_staged(world, c), "");
+              }
+            }
+          }
+        }
+      },
+      staged());
+}
+
+// Whole on the host, and in pieces.
+TEST(Staged, PiecesHaveTheBitsOfDirect) {
+  run_ranks(
+      4,
+      [](comm::World& world) {
+        comm::Communicator host = world.open_group(comm::BackendKind::Host, false);
+        for (DType dtype : {DType::F32, DType::BF16, DType::F16}) {
+          for (Primitive primitive : {Primitive::AllReduce, Primitive::Reduce, Primitive::ReduceScatter}) {
+            dispatch(dtype, [&](auto element) {
+              using T = decltype(element);
+              CollectiveCase c{primitive, Algorithm::Direct, 1503, dtype, ReduceOp::Avg};
+              c.whole = false;
+              CaseBuffers<T> whole(world.memory(), c, world.rank(), 4), cut(world.memory(), c, world.rank(), 4);
+              issue(host, c, ConstBuf(whole.in, whole.in_count, dtype), Buf(whole.out, whole.out_count, dtype)).wait();
+              issue(world.group(), c, ConstBuf(on_device(cut.in), cut.in_count, dtype),
+                    Buf(on_device(cut.out), cut.out_count, dtype))
+                  .wait();
+              EXPECT_EQ(cut.check(c, world.rank(), 4), "");
+              EXPECT_EQ(std::memcmp(cut.out, whole.out, cut.out_count * sizeof(T)), 0) << to_string(c);
+            });
+          }
+        }
+      },
+      staged());
+}
+
+TEST(Staged, BlocksOfDifferentSize) {
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        const auto r = static_cast<size_t>(world.rank());
+        const std::vector<size_t> counts = {700, 0, 301};  // pieces of 64
+        std::vector<int32_t> own(counts[r], world.rank() + 1), all(1001, -1), expected(1001, 3);
+        std::fill_n(expected.begin(), 700, 1);
+        world.group().all_gather(buf(own), buf(all), counts).wait();
+        EXPECT_EQ(all, expected);
+
+        std::vector<int32_t> full(1001), part(counts[r], -1), sums(counts[r]);
+        for (size_t i = 0; i < full.size(); ++i) full[i] = static_cast<int32_t>(i) * (world.rank() + 1);
+        const size_t begin = r == 2 ? 700 : 0;
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = 6 * static_cast<int32_t>(begin + i);
+        world.group().reduce_scatter(buf(full), buf(part), counts, ReduceOp::Sum).wait();
+        EXPECT_EQ(part, sums);
+
+        // Rank s sends 100 s + d elements to rank d, each of value 10 s + d: the ranks know different counts.
+        std::vector<int32_t> sent, received(3 * r + 300, -1), wanted;
+        std::vector<size_t> send, receive;
+        for (size_t peer = 0; peer < 3; ++peer) {
+          send.push_back(100 * r + peer);
+          receive.push_back(100 * peer + r);
+          sent.insert(sent.end(), send.back(), static_cast<int32_t>(10 * r + peer));
+          wanted.insert(wanted.end(), receive.back(), static_cast<int32_t>(10 * peer + r));
+        }
+        world.group().all_to_all(buf(sent), buf(received), send, receive).wait();
+        EXPECT_EQ(received, wanted);
+      },
+      staged());
+}
+
+TEST(Staged, MessagesKeepTheirOrderInEachLane) {
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        const int rank = world.rank(), next = (rank + 1) % 3, previous = (rank + 2) % 3;
+        comm::Options other_lane;
+        other_lane.lane = 1;
+        constexpr size_t kCounts[] = {1, 1000, 0, 300};  // pieces of 256
+        std::vector<std::vector<int32_t>> sent, received;
+        for (size_t count : kCounts) {
+          sent.emplace_back(count, 10 * rank + static_cast<int32_t>(sent.size()));
+          received.emplace_back(count, -1);
+        }
+        std::vector<comm::Work> works;
+        // Those of lane 1 first on one side, last on the other.
+        std::vector<int32_t> aside(500, rank), from_aside(500, -1);
+        works.push_back(world.group().recv(buf(from_aside), previous, other_lane));
+        for (auto& x : received) works.push_back(world.group().recv(buf(x), previous));
+        for (auto& x : sent) works.push_back(world.group().send(buf(x), next));
+        works.push_back(world.group().send(buf(aside), next, other_lane));
+        for (comm::Work& work : works) work.wait();
+        for (size_t i = 0; i < received.size(); ++i) {
+          EXPECT_EQ(received[i], std::vector<int32_t>(kCounts[i], 10 * previous + static_cast<int32_t>(i)));
+        }
+        EXPECT_EQ(from_aside, std::vector<int32_t>(500, previous));
+
+        std::vector<int32_t> out(600, rank), in(600, -1), to_self(600, -1);
+        const P2p exchange[] = {{P2p::Kind::Send, buf(out), next, {}},
+                                {P2p::Kind::Recv, buf(in), previous, {}},
+                                {P2p::Kind::Send, buf(out), rank, {}},
+                                {P2p::Kind::Recv, buf(to_self), rank, {}}};
+        world.group().batch(exchange).wait();
+        EXPECT_EQ(in, std::vector<int32_t>(600, previous));
+        EXPECT_EQ(to_self, out);
+      },
+      staged());
+}
+
+// Ranks end their copies at different times: neither barriers nor other groups may mind.
+TEST(Staged, BarriersSplitsAndGroupsInDifferentOrder) {
+  run_ranks(
+      4,
+      [](comm::World& world) {
+        comm::Communicator pair = world.group().split(world.rank() % 2, -world.rank());
+        comm::Communicator second = world.open_group(comm::BackendKind::Own, false);
+        for (int round = 0; round < 10; ++round) {
+          std::vector<int32_t> a(700, 1), b(700, 2), own = {world.rank()}, both(2);
+          comm::Communicator& early = world.rank() % 2 == 0 ? world.group() : second;
+          comm::Communicator& late = world.rank() % 2 == 0 ? second : world.group();
+          comm::Work x = early.all_reduce(buf(a), buf(a), ReduceOp::Sum);
+          comm::Work y = late.all_reduce(buf(b), buf(b), ReduceOp::Sum);
+          comm::Work z = pair.all_gather(buf(own), buf(both));
+          world.group().barrier();
+          z.wait();
+          y.wait();
+          x.wait();
+          EXPECT_EQ(a, std::vector<int32_t>(700, 6));
+          EXPECT_EQ(b, std::vector<int32_t>(700, 6));
+          EXPECT_EQ(both, world.rank() % 2 == 0 ? (std::vector<int32_t>{2, 0}) : (std::vector<int32_t>{3, 1}));
+        }
+      },
+      staged());
+}
+
+// The second reads what the first writes, and nobody has waited in between; the third need not wait for them.
+TEST(Staged, OperationsSeeWhatThoseBeforeThemWrite) {
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        for (int round = 0; round < 10; ++round) {
+          std::vector<int32_t> x(900, 1), y(900), z(900), other(100, world.rank());
+          comm::Work first = world.group().all_reduce(buf(x), buf(y), ReduceOp::Sum);
+          comm::Work second = world.group().all_reduce(buf(y), buf(z), ReduceOp::Sum);
+          comm::Work third = world.group().all_reduce(buf(other), buf(other), ReduceOp::Max);
+          third.wait();
+          EXPECT_EQ(other, std::vector<int32_t>(100, 2));
+          EXPECT_EQ(z, std::vector<int32_t>(900, 9));
+          first.wait();
+          second.wait();
+        }
+      },
+      staged());
+}
+
+// 1000 elements are 4 pieces, for which there are 3 buffers: three are copied to the host before any comes back, the
+// fourth once a buffer is free.
+TEST(Staged, PiecesGoSideBySideThroughBuffersPinnedOnce) {
+  const auto gpus = std::make_shared<HostGpus>();
+  run_ranks(
+      1,
+      [&](comm::World& world) {
+        std::vector<int32_t> x(1000, 1), y(1000);
+        world.group().all_reduce(buf(x), buf(y), ReduceOp::Sum).wait();
+        EXPECT_EQ(gpus->counts.order.substr(0, 4), "HHHD");
+        EXPECT_EQ(gpus->counts.order.size(), 8u);
+        EXPECT_EQ(gpus->counts.bytes_to_host, 4000u);
+        EXPECT_EQ(gpus->counts.bytes_to_device, 4000u);
+        for (int i = 0; i < 50; ++i) world.group().all_reduce(buf(x), buf(y), ReduceOp::Sum).wait();
+        EXPECT_EQ(gpus->counts.pins, 1);
+      },
+      staged(gpus));
+  EXPECT_EQ(gpus->counts.unpins, 1);
+}
+
+// Nothing is read before the caller's stream has come to the call; the rank goes on once all is handed to the device,
+// and the stream then follows the last copies.
+TEST(Staged, StreamsAreWaitedForAndFollow) {
+  const auto gpus = std::make_shared<HostGpus>();
+  run_ranks(
+      2,
+      [&](comm::World& world) {
+        HostStream stream;
+        stream.reached = false;
+        std::vector<int32_t> x(700, 1);
+        comm::Options options;
+        options.stream = &stream;
+        comm::Work work = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options);
+        for (int i = 0; i < 100; ++i) EXPECT_FALSE(work.test());
+        EXPECT_EQ(gpus->counts.copies_to_host, 0);
+        world.group().barrier();
+        std::fill(x.begin(), x.end(), 5);  // what the stream still had to do
+        stream.reached.store(true, std::memory_order_release);
+        work.wait();
+        work.wait();
+        EXPECT_EQ(stream.follows.size(), 1u);
+        stream.synchronize();
+        EXPECT_EQ(x, std::vector<int32_t>(700, 10));
+        world.group().barrier();
+      },
+      staged(gpus));
+}
+
+TEST(Staged, IsCountedAsOneOperation) {
+  run_ranks(
+      4,
+      [](comm::World& world) {
+        std::vector<int32_t> x(1024, 1), y(1024);
+        comm::Options options;
+        options.algorithm = Algorithm::Ring;
+        options.tag = "counted";
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options).wait();
+        const int next = (world.rank() + 1) % 4, previous = (world.rank() + 3) % 4;
+        const P2p exchange[] = {{P2p::Kind::Send, buf(x), next, options}, {P2p::Kind::Recv, buf(y), previous, options}};
+        world.group().batch(exchange).wait();
+        int num_rows = 0;
+        for (const comm::CommRow& row : world.comm_table().rows()) {
+          if (row.tag != "counted") continue;
+          ++num_rows;
+          EXPECT_EQ(row.calls, 1);
+          EXPECT_EQ(row.bytes, 4096u);
+          const uint64_t sent = row.primitive == Primitive::AllReduce ? 6144
+                                : row.primitive == Primitive::Send    ? 4096
+                                                                      : 0;
+          EXPECT_EQ(row.sent_bytes, sent);  // of a ring, 2 (N-1)/N S
+          EXPECT_EQ(row.predicted_sent_bytes, static_cast<double>(sent));
+          EXPECT_GT(row.seconds, 0);
+        }
+        EXPECT_EQ(num_rows, 3);
+      },
+      staged());
+}
+
+TEST(Staged, WithAProgressThreadTheRankNeedNotCall) {
+  comm::WorldOptions options = staged();
+  options.progress_thread = comm::ProgressThreadUse::On;
+  run_ranks(
+      2,
+      [](comm::World& world) {
+        for (int round = 0; round < 20; ++round) {
+          std::vector<int32_t> x(1500, round), to(600, world.rank()), from(600, -1);
+          comm::Work sum = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum);
+          const P2p exchange[] = {{P2p::Kind::Send, buf(to), 1 - world.rank(), {}},
+                                  {P2p::Kind::Recv, buf(from), 1 - world.rank(), {}}};
+          comm::Work message = world.group().batch(exchange);
+          if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          message.wait();
+          sum.wait();
+          EXPECT_EQ(x, std::vector<int32_t>(1500, 2 * round));
+          EXPECT_EQ(from, std::vector<int32_t>(600, 1 - world.rank()));
+        }
+      },
+      options);
+}
+
+std::string failure_of(int ranks, const std::function<void(comm::World&)>& body, comm::WorldOptions options) {
+  try {
+    run_ranks(ranks, body, std::move(options), 30);
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "(none)";
+}
+
+// The counts of pieces agree: what is compared is the whole.
+TEST(Staged, MismatchNamesBothSides) {
+  const std::string text = failure_of(
+      3,
+      [](comm::World& world) {
+        std::vector<int32_t> x(world.rank() == 2 ? 700 : 800);
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+      },
+      staged());
+  expect_mentions(text, {"all_reduce", "count 700", "count 800"});
+}
+
+TEST(Staged, AMessageOfAnotherCountIsRefusedAtOnce) {
+  const std::string text = failure_of(
+      2,
+      [](comm::World& world) {
+        std::vector<int32_t> x(world.rank() == 0 ? 1024 : 512);  // 4 pieces and 2
+        (world.rank() == 0 ? world.group().send(buf(x), 1) : world.group().recv(buf(x), 0)).wait();
+        world.group().barrier();
+      },
+      staged());
+  expect_mentions(text, {"count 1024", "count 512"});
+}
+
+TEST(Staged, CountsPerPeerThatDisagreeAreRefused) {
+  const std::string text = failure_of(
+      2,
+      [](comm::World& world) {
+        std::vector<int32_t> in(600), out(world.rank() == 0 ? 600 : 700);
+        const std::vector<size_t> send = {300, 300}, receive = {300, out.size() - 300};
+        world.group().all_to_all(buf(in), buf(out), send, receive).wait();
+      },
+      staged());
+  expect_mentions(text, {"all_to_all #0", "sends 300 elements, this rank expects 400"});
+}
+
+TEST(Staged, ARankThatNeverComesIsNamed) {
+  comm::WorldOptions options = staged();
+  options.timeout_s = 0.5;
+  const std::string text = failure_of(
+      3,
+      [](comm::World& world) {
+        world.group().barrier();
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+        std::vector<int32_t> x(8);
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+      },
+      options);
+  expect_mentions(text, {"all_reduce #0", "have not entered it: 1"});
+}
+
+TEST(Staged, AStreamThatNeverComesIsTheRanksOwn) {
+  comm::WorldOptions options = staged();
+  options.timeout_s = 0.5;
+  const std::string text = failure_of(
+      1,
+      [](comm::World& world) {
+        HostStream stream;
+        stream.reached = false;
+        std::vector<int32_t> x(8);
+        comm::Options with_stream;
+        with_stream.stream = &stream;
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, with_stream).wait();
+      },
+      options);
+  expect_mentions(text, {"all_reduce #0", "its stream has not come to it"});
+}
+
+TEST(Staged, ADeviceThatFailsStopsTheWorld) {
+  const auto gpus = std::make_shared<HostGpus>();
+  const std::string text = failure_of(
+      2,
+      [&](comm::World& world) {
+        std::vector<int32_t> x(700);
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+        world.group().barrier();
+        gpus->counts.breaks = true;
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+      },
+      staged(gpus));
+  expect_mentions(text, {"all_reduce #1 (untagged) of group world", "the copy engine is on fire"});
+  EXPECT_EQ(gpus->counts.pins, gpus->counts.unpins);
+}
+
+// Four ranks on two GPUs that do not reach each other: all together go through the host, those of one GPU do not.
+TEST(Staged, EachGroupHasTheModeOfItsRanks) {
+  const auto grid = std::make_shared<HostGrid>();
+  const auto gpus = std::make_shared<HostGpus>(grid);
+  gpus->place_of = [](int local_rank) {
+    comm::GpuPlace place;
+    place.gpu.bytes[0] = static_cast<uint8_t>(local_rank % 2);
+    return place;
+  };
+  comm::WorldOptions options = staged(gpus);
+  options.gpu_mode = comm::GpuMode::Auto;
+  run_ranks(
+      4,
+      [&](comm::World& world) {
+        EXPECT_EQ(world.gpu_use(), nullptr);
+        std::vector<int32_t> x(100, 1), y(100, 1);
+        world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+        EXPECT_EQ(x, std::vector<int32_t>(100, 4));
+        EXPECT_EQ(world.gpu_use()->mode, comm::GpuMode::Staged);
+        EXPECT_EQ(world.gpu_use()->num_sharing, 2);
+        world.group().barrier();
+        EXPECT_EQ(grid->num_launches(), 0);
+        world.group().barrier();
+        comm::Communicator together = world.group().split(world.rank() < 2 ? 0 : 1, 0);
+        comm::Communicator same_gpu = world.group().split(world.rank() % 2, 0);
+        together.all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+        EXPECT_EQ(x, std::vector<int32_t>(100, 8));
+        same_gpu.all_reduce(Buf(y.data(), 100, DType::I32), Buf(y.data(), 100, DType::I32), ReduceOp::Sum).wait();
+        EXPECT_EQ(y, std::vector<int32_t>(100, 2));
+      },
+      options);
+  EXPECT_EQ(grid->num_launches(), 2);
+}
+
+TEST(Staged, ModesThatTheRanksCannotHaveAreRefused) {
+  comm::WorldOptions options = staged();
+  options.num_ranks = 2;
+  options.gpu_mode = comm::GpuMode::Peer;
+  expect_mentions(refusal([&] { comm::check_world_options(options); }), {"--gpu-mode peer", "auto, shared, staged"});
+  const auto gpus = std::make_shared<HostGpus>();
+  gpus->place_of = [](int local_rank) {
+    comm::GpuPlace place;
+    place.gpu.bytes[0] = static_cast<uint8_t>(local_rank);
+    return place;
+  };
+  options.gpus = gpus;
+  options.gpu_mode = comm::GpuMode::Shared;
+  expect_mentions(refusal([&] {
+                    run_ranks(
+                        2, [](comm::World& world) { world.group(); }, options);
+                  }),
+                  {"--gpu-mode shared", "rank 1 is on another GPU than rank 0"});
+}
+
+}  // namespace
+}  // namespace sixfold::test
