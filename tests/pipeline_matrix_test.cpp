@@ -103,9 +103,8 @@ TEST_F(PipelineProgram, SendsAndKeepsWhatTheFormulasSay) {
     EXPECT_EQ(gradient, 0);                    // the first stage has nobody to send them to
     EXPECT_EQ(tied, 256 * kDim * 4);
     for (const json& row : summary["memory"]) {
-      if (row["category"] == "parameters" || row["category"] == "optimizer") {
-        EXPECT_EQ(row["peak_bytes"], row["predicted_bytes"]) << row;
-      }
+      if (row["predicted_bytes"].is_null()) continue;
+      EXPECT_EQ(row["peak_bytes"], row["predicted_bytes"]) << row;
     }
   }
 }
