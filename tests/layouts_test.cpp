@@ -35,20 +35,21 @@ struct Layout {
   int zero = 0;
   int m = 1, micro_batch = 1;  // micro-batches a step; rows
   int layers = 1, heads = 1, dim = 2, seq_len = 1;
-  std::string more;  // options that do not change what is right
+  int global_batch = 0, ranks = 0;  // 0: what follows from the others
+  std::string more;                 // options that do not change what is right
   double dropout = 0;
 
   int num_ranks() const { return pp * dp * sp * tp; }
   std::string model() const {
     return "--layers " + std::to_string(layers) + " --heads " + std::to_string(heads) + " --dim " +
            std::to_string(dim) + " --seq-len " + std::to_string(seq_len) + " --dropout " + std::to_string(dropout) +
-           " --global-batch " + std::to_string(dp * m * micro_batch) +
+           " --global-batch " + std::to_string(global_batch > 0 ? global_batch : dp * m * micro_batch) +
            " --optimizer sgd --lr 0.05 --warmup 0 --clip 0.5 --steps 3 --threads 1";
   }
   std::string axes() const {
-    std::string text = " --ranks " + std::to_string(num_ranks()) + " --dp " + std::to_string(dp) + " --sp " +
-                       std::to_string(sp) + " --tp " + std::to_string(tp) + " --zero " + std::to_string(zero) +
-                       " --micro-batch " + std::to_string(micro_batch);
+    std::string text = " --ranks " + std::to_string(ranks > 0 ? ranks : num_ranks()) + " --dp " + std::to_string(dp) +
+                       " --sp " + std::to_string(sp) + " --tp " + std::to_string(tp) + " --zero " +
+                       std::to_string(zero) + " --micro-batch " + std::to_string(micro_batch);
     if (pp > 1) text += " --pp " + std::to_string(pp) + " --pp-schedule " + schedule;
     if (schedule == "interleaved") text += " --virtual-stages " + std::to_string(virtual_stages);
     if (megatron) text += " --sequence-parallel megatron";
@@ -82,6 +83,7 @@ Layout draw_layout(Draw& draw) {
   if (draw.coin()) l.more += " --algorithm ring";
   if (draw.below(3) == 0) l.more += " --no-overlap";
   if (draw.below(3) == 0) l.more += " --recompute";
+  if (draw.below(3) == 0) l.more += " --check-replicas 2";
   if (l.zero == 3) l.more += " --prefetch " + std::to_string(draw.below(3));
   if (l.zero < 3) l.more += draw.one_of<std::string>({" --bucket-mb 0", " --bucket-mb 0.004", " --bucket-mb 1"});
   return l;
@@ -136,6 +138,88 @@ TEST(Layouts, EveryOneIsTheRunOfOneRankAndAsPredicted) {
         plan.world);
   }
 }
+
+// ---- What cannot be ------------------------------------------------------------------------------------------------
+
+/// "1, 2, 3, 6" of 6.
+std::string divisors(int number) {
+  std::string text;
+  for (int d = 1; d <= number; ++d) {
+    if (number % d == 0) text += (d > 1 ? ", " : "") + std::to_string(d);
+  }
+  return text;
+}
+
+struct Illegal {
+  std::string options;
+  std::vector<std::string> words;  // the flag, with its value where it has one, and what is allowed
+};
+
+/// A legal layout with one thing wrong: the `kind`-th that can be. `l` has several ranks of every axis that it needs.
+Illegal spoil(Layout l, int kind, Draw& draw) {
+  const auto text = [](int value) { return std::to_string(value); };
+  switch (kind) {
+    case 0:  // heads that do not divide over sp x tp
+      l.sp = 2, l.tp = draw.from(2, 4), l.heads = 2 * l.tp + 1, l.dim = 4 * l.heads, l.seq_len = 2 * l.tp;
+      return {l.options(), {"--heads " + text(l.heads), "sp x tp = " + text(2 * l.tp), divisors(l.heads)}};
+    case 1:  // positions that do not divide over sp
+      l.sp = draw.from(2, 3), l.tp = 1, l.megatron = false, l.seq_len = 2 * l.sp + 1, l.heads = l.sp, l.dim = 4 * l.sp;
+      return {l.options(), {"--seq-len " + text(l.seq_len), "sp = " + text(l.sp), divisors(l.seq_len)}};
+    case 2: {  // rows that do not divide over dp
+      l.dp = draw.from(2, 4);
+      const int below = l.dp * l.m * l.micro_batch;
+      l.global_batch = below + 1;
+      return {l.options(),
+              {"--global-batch " + text(below + 1), "dp = " + text(l.dp), text(below) + " or " + text(below + l.dp)}};
+    }
+    case 3: {  // micro-batches that do not divide a rank's rows
+      const int rows = l.m * l.micro_batch;
+      l.global_batch = rows * l.dp, l.micro_batch = rows + 1;
+      return {l.options(), {"--micro-batch " + text(rows + 1), divisors(rows)}};
+    }
+    case 4:  // fewer layers than stages
+      l.pp = draw.from(2, 4), l.schedule = "gpipe", l.virtual_stages = 1, l.layers = l.pp - 1;
+      return {l.options(),
+              {"--layers " + text(l.layers), "--pp " + text(l.pp), "--layers " + text(l.pp) + " or more",
+               "--pp 1 to " + text(l.layers)}};
+    case 5:  // fewer layers than chunks
+      l.pp = draw.from(2, 3), l.schedule = "interleaved", l.virtual_stages = 2, l.m = l.pp, l.layers = 2 * l.pp - 1;
+      return {l.options(), {"--layers " + text(l.layers), "--virtual-stages 2", "--layers " + text(2 * l.pp)}};
+    case 6:  // axes whose product is not the world
+      l.ranks = l.num_ranks() + 1;
+      return {l.options(), {"--dp " + text(l.dp), "--tp " + text(l.tp), "product is " + text(l.ranks), "--dp 0"}};
+    case 7:  // micro-batches that the stages of an interleaved schedule do not divide
+      l.pp = draw.from(2, 3), l.schedule = "interleaved", l.virtual_stages = 2, l.m = l.pp + 1, l.layers = 2 * l.pp;
+      return {l.options(),
+              {"--pp-schedule interleaved", text(l.m) + " micro-batches", "--pp " + text(l.pp),
+               text(l.pp) + ", " + text(2 * l.pp) + ", " + text(3 * l.pp)}};
+    case 8:  // positions of whom?
+      l.tp = 1, l.megatron = true;
+      return {l.options(), {"--sequence-parallel megatron", "--tp 2"}};
+    case 9:  // heads that do not divide the channels
+      l.dim = l.heads * 4 + 1;
+      if (l.heads == 1) l.heads = 2, l.tp = l.sp = 1, l.megatron = false, l.dim = 9;
+      return {l.options(), {"--heads " + text(l.heads), "--dim " + text(l.dim), divisors(l.dim)}};
+    case 10:  // shards within nodes, of what DDP has whole; or within the only node
+      l.zero = draw.from(0, 3);
+      if (l.zero < 2) return {l.options() + " --hsdp", {"--hsdp", "--zero " + text(l.zero), "2, 3"}};
+      return {l.options() + " --hsdp", {"--hsdp", "two nodes or more", "--topology"}};
+    default:  // rings do not add in rank order
+      return {l.model() + l.axes() + " --algorithm ring --deterministic",
+              {"--algorithm ring", "--deterministic", "direct"}};
+  }
+}
+
+TEST(Layouts, WhatCannotBeIsRefusedByNameWithWhatIsAllowed) {
+  Draw draw(11);
+  for (int i = 0; i < 36; ++i) {
+    const Illegal illegal = spoil(draw_layout(draw), i % 12, draw);
+    SCOPED_TRACE(illegal.options);
+    expect_mentions(refusal([&] { plan_of(illegal.options); }), illegal.words);
+  }
+}
+
+// ---- Memory --------------------------------------------------------------------------------------------------------
 
 /// Peak bytes of activations on each rank, and the formula's beside them, equal.
 std::vector<size_t> activation_peaks(const std::string& options) {

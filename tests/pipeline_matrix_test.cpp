@@ -33,23 +33,12 @@ struct Layout {
 TEST_F(PipelineProgram, EveryLayoutIsTheRunOfOneRank) {
   const std::string sgd = "--steps 5 --optimizer sgd --lr 0.5 --warmup 2 ";
   const std::vector<json> reference = log_of(kProgram, sgd + "--micro-batch 8 --dump " + file("one"));
-  std::vector<Layout> layouts = {{2, "--pp 2"},
-                                 {3, "--pp 3 --pp-schedule gpipe"},
-                                 {4, "--pp 4 --clip 0.1"},
-                                 {2, "--pp 2 --pp-schedule interleaved --recompute"},
-                                 {4, "--pp 2 --zero 1"},
-                                 {4, "--pp 2 --zero 2 --pp-schedule gpipe"},
-                                 {4, "--pp 2 --zero 3 --pp-schedule interleaved --virtual-stages 2"},
-                                 {8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
-                                 {8, "--pp 2 --tp 2"},
-                                 {8, "--pp 2 --tp 2 --sequence-parallel megatron --zero 1"},
-                                 {8, "--pp 2 --sp 2 --zero 2"},
+  // The axes alone and together, as threads: layouts_test.
+  std::vector<Layout> layouts = {{8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
                                  {8, "--pp 4 --tp 2 --sequence-parallel megatron --clip 0.1"}};
   if (kinds_of_ranks().size() > 1) {
-    layouts.push_back({8, "--pp 2 --tp 2 --zero 3", true});
-    layouts.push_back({8, "--pp 4 --tp 2", true});
-    layouts.push_back({8, "--pp 2 --sp 2", true});
-    layouts.push_back({3, "--pp 3", true});
+    layouts.push_back({8, "--pp 2 --tp 2 --zero 2", true});
+    layouts.push_back({6, "--pp 3 --sp 2", true});
     layouts.push_back({4, "--pp 2 --zero 3 --pp-schedule interleaved", true});
     layouts.push_back({4, "--pp 4 --pp-schedule gpipe --comm mpi", true});
   }
@@ -136,7 +125,8 @@ TEST_F(PipelineProgram, DivergedStepsAreSkippedOnAllStages) {
 
 TEST_F(PipelineProgram, SamplesTheTextOfOneRankAndDrawsTheSchedule) {
   const auto run = [](const std::string& start, const std::string& options) {
-    const Outcome outcome = run_command(start + model_ + data() + "--threads 1 --steps 3 --sample 20 " + options);
+    const Outcome outcome =
+        run_command(start + model_ + data() + "--threads 1 --no-gemm-rate --steps 3 --sample 20 " + options);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome.output;
   };

@@ -110,6 +110,8 @@ void add_output(CLI::App& app, Options& o) {
   group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
   group.path("--dump", o.dump, "Write gradients of step 1 and final weights as safetensors (default: none)");
   group.flag("--quiet", o.quiet, "Print nothing but the validation loss");
+  group.flag("--no-gemm-rate", o.no_gemm_rate,
+             "Do not measure the rate of matrix products, half a second in all, of which speed is a share");
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ struct Options {
   std::string log;
   std::string dump;
   bool quiet = false;
+  bool no_gemm_rate = false;
 };
 
 /// Options of the command line and of the file that --config names (the command line wins). Empty after --help, whose

@@ -61,7 +61,7 @@ class Run {
     if (prints()) print_start();
     if (is_first()) announce_pipeline();
     if (is_first()) warn_of_placement();
-    if (!options.quiet || !options.log.empty()) measure_gemm();
+    if (wants_gemm_rate()) measure_gemm();
     world_.comm_table().reset();  // the table is about training, not about how ranks met
     strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
@@ -75,6 +75,10 @@ class Run {
 
  private:
   bool is_first() const { return world_.rank() == 0; }
+  bool wants_gemm_rate() const {
+    const Options& options = plan_.options;
+    return !options.no_gemm_rate && (!options.quiet || !options.log.empty());
+  }
   bool prints() const { return is_first() && !plan_.options.quiet; }
 
   // nullptr where one stage has the whole model: then nothing need be communicated in that group.
@@ -197,7 +201,7 @@ class Run {
     summarize_pipeline();
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
     // and after training is nearer to what this one can do.
-    if (!options.quiet || !options.log.empty()) measure_gemm();
+    if (wants_gemm_rate()) measure_gemm();
     summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), world_.memory());
     summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
     if (dump_) dump_->weights();
