@@ -158,6 +158,7 @@ struct Illegal {
 /// A legal layout with one thing wrong: the `kind`-th that can be. `l` has several ranks of every axis that it needs.
 Illegal spoil(Layout l, int kind, Draw& draw) {
   const auto text = [](int value) { return std::to_string(value); };
+  l.more = "";
   switch (kind) {
     case 0:  // heads that do not divide over sp x tp
       l.sp = 2, l.tp = draw.from(2, 4), l.heads = 2 * l.tp + 1, l.dim = 4 * l.heads, l.seq_len = 2 * l.tp;
@@ -204,16 +205,41 @@ Illegal spoil(Layout l, int kind, Draw& draw) {
       l.zero = draw.from(0, 3);
       if (l.zero < 2) return {l.options() + " --hsdp", {"--hsdp", "--zero " + text(l.zero), "2, 3"}};
       return {l.options() + " --hsdp", {"--hsdp", "two nodes or more", "--topology"}};
+    case 11:  // options that nothing would look at
+      l.pp = 1, l.schedule = "1f1b", l.virtual_stages = 1, l.zero = draw.below(3);
+      return {l.options() + " --prefetch 1", {"--prefetch 1", "--zero " + text(l.zero), "with --zero 3"}};
+    case 12:
+      l.zero = 3;
+      return {l.options() + " --bucket-mb 2", {"--bucket-mb 2", "--zero 3", "--zero 0, 1, 2"}};
+    case 13:
+      l.pp = draw.from(2, 4), l.schedule = draw.one_of<std::string>({"gpipe", "1f1b"});
+      return {l.options() + " --virtual-stages 1",
+              {"--virtual-stages 1", "--pp-schedule " + l.schedule, "--pp-schedule interleaved"}};
+    case 14:
+      l.pp = 1, l.schedule = draw.one_of<std::string>({"gpipe", "1f1b"}), l.virtual_stages = 1;
+      return {l.options() + " --pp-schedule " + l.schedule,
+              {"--pp-schedule " + l.schedule, "--pp 1", "--pp 2 or more"}};
     default:  // rings do not add in rank order
       return {l.model() + l.axes() + " --algorithm ring --deterministic",
               {"--algorithm ring", "--deterministic", "direct"}};
   }
 }
 
+// What a rank has to do in a step where --micro-batch says nothing: rows of a rank, stages, micro-batches.
+TEST(Layouts, MicroBatchesAreAsManyAsStagesUnlessTheUserSays) {
+  const int cases[][3] = {{12, 1, 1}, {12, 2, 2}, {12, 4, 4}, {15, 4, 5}, {14, 3, 7}, {7, 2, 7}, {3, 4, 3}};
+  for (const auto& [rows, stages, expected] : cases) {
+    const std::string options = "--layers 4 --threads 1 --global-batch " + std::to_string(2 * rows) + " --dp 2 --pp " +
+                                std::to_string(stages) + " --ranks " + std::to_string(2 * stages);
+    EXPECT_EQ(plan_of(options).pipeline.num_micro_batches, expected) << options;
+    EXPECT_EQ(plan_of(options + " --micro-batch 1").pipeline.num_micro_batches, rows);
+  }
+}
+
 TEST(Layouts, WhatCannotBeIsRefusedByNameWithWhatIsAllowed) {
   Draw draw(11);
-  for (int i = 0; i < 36; ++i) {
-    const Illegal illegal = spoil(draw_layout(draw), i % 12, draw);
+  for (int i = 0; i < 48; ++i) {
+    const Illegal illegal = spoil(draw_layout(draw), i % 16, draw);
     SCOPED_TRACE(illegal.options);
     expect_mentions(refusal([&] { plan_of(illegal.options); }), illegal.words);
   }
@@ -267,7 +293,7 @@ TEST(Layouts, EveryMomentOfABackwardIsPredicted) {
   const std::string wide = "--layers 2 --heads 8 --dim 64 --global-batch 4 ", narrow = "--layers 2 --heads 8 --dim 16 ";
   for (const std::string& model :
        {wide + "--seq-len 64 ", wide + "--seq-len 192 --micro-batch 1 ", narrow + "--seq-len 64 --global-batch 8 "}) {
-    for (const std::string kept : {"", "--recompute ", "--no-overlap ", "--dropout 0.1 --recompute --no-overlap "}) {
+    for (const std::string kept : {"", "--no-overlap ", "--dropout 0.1 --recompute "}) {
       for (const std::string cut : {"--ranks 1", "--ranks 4 --tp 4", "--ranks 4 --tp 4 --sequence-parallel megatron",
                                     "--ranks 4 --sp 4", "--ranks 4 --pp 2 --tp 2 --sequence-parallel megatron"}) {
         activation_peaks(model + kept + cut);

@@ -77,8 +77,8 @@ TEST_F(PipelineProgram, AStrategyDoesNotChangeTheBits) {
 TEST_F(PipelineProgram, SendsAndKeepsWhatTheFormulasSay) {
   for (const std::string zero : {"0", "1", "2", "3"}) {
     SCOPED_TRACE("--zero " + zero);
-    const json summary = summary_of(
-        log_of(launch(false, 4), kRows + "--pp 2 --steps 3 --algorithm ring --bucket-mb 0.03 --zero " + zero));
+    const json summary = summary_of(log_of(launch(false, 4), kRows + "--pp 2 --steps 3 --algorithm ring --zero " +
+                                                                 zero + (zero == "3" ? "" : " --bucket-mb 0.03")));
     ASSERT_FALSE(summary.is_null());
     double activation = 0, gradient = -1, tied = 0;
     for (const json& row : summary["traffic"]) {
@@ -153,7 +153,9 @@ TEST_F(PipelineProgram, RefusesWhatCannotBe) {
       {"--ranks 8 --pp 3", {"--pp 3", "does not divide 8"}},
       {"--ranks 2 --pp 2 --pp-schedule interleaved --global-batch 3 --micro-batch 1",
        {"3 micro-batches", "--pp 2", "2, 4, 6"}},
-      {"--ranks 2 --pp 2 --virtual-stages 2", {"--virtual-stages 2", "allowed is 1"}},
+      {"--ranks 2 --pp 2 --virtual-stages 2",
+       {"--virtual-stages 2 with --pp-schedule 1f1b", "with --pp-schedule interleaved"}},
+      {"--ranks 2 --pp-schedule gpipe", {"--pp-schedule gpipe with --pp 1", "--pp 2 or more"}},
       {"--ranks 2 --pp 2 --pp-schedule interleaved --virtual-stages 3 --micro-batch 6",
        {"--layers 4", "--virtual-stages 3", "--layers 6 or more"}},
       {"--pp-schedule interleaved", {"--pp 1", "--pp 2 or more"}},
