@@ -269,23 +269,27 @@ TEST_F(TrainGpt, RefusesWhatCannotBeInOneLine) {
   EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
 }
 
+// One message, on rank 0 alone, with the product, the flags and the allowed values; every rank ends.
 TEST_F(TrainGpt, RefusesOnceUnderMpirun) {
 #ifdef SIXFOLD_MPIRUN
-  const std::vector<Refusal> cases = {
-      {"--dp 3", {"--dp 3", "= 3", "4"}},
-      {"--global-batch 10", {"--global-batch 10", "dp = 4", "8 or 12"}},
-      {"--heads 12", {"--heads 12", "1, 2, 4, 8, 16, 32"}},
-      {"--no-such-flag", {"--no-such-flag"}},
-      {"--ranks 2", {"--ranks 2", "4"}},
-      {"--ranks 1", {"--ranks 1", "4"}},
-      {"--data " + file("missing"), {"no such file"}},
+  struct Case {
+    int ranks;
+    Refusal refusal;
   };
-  for (const Refusal& refusal : cases) {
+  const std::vector<Case> cases = {
+      {8, {"--tp 2 --pp 3", {"--pp 3", "--tp 2", "8 ranks", "= 6 does not divide 8", "product is 8", "--dp 0"}}},
+      {8, {"--tp 8 --heads 12 --dim 24", {"--heads 12", "sp x tp = 8", "1, 2, 3, 4, 6, 12"}}},
+      {4, {"--dp 4 --global-batch 10", {"--global-batch 10", "dp = 4", "8 or 12"}}},
+      {4, {"--pp 4 --layers 2", {"--layers 2", "--pp 4", "--layers 4 or more", "--pp 1 to 2"}}},
+      {4, {"--no-such-flag", {"--no-such-flag"}}},
+      {4, {"--ranks 2", {"--ranks 2", "4"}}},
+      {4, {"--data " + file("missing"), {"no such file"}}},
+  };
+  for (const auto& [ranks, refusal] : cases) {
     SCOPED_TRACE(refusal.options);
     const std::string data_option = refusal.options.find("--data") == std::string::npos ? data() : "";
-    const std::string model = refusal.options.find("--global-batch") == std::string::npos ? kModel : "";
     const auto start = std::chrono::steady_clock::now();
-    const Outcome outcome = run_command(mpirun(4) + kProgram + model + data_option + refusal.options);
+    const Outcome outcome = run_command(mpirun(ranks) + kProgram + data_option + refusal.options);
     EXPECT_LT(seconds_since(start), kPrompt);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
     EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
