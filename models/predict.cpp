@@ -1,73 +1,147 @@
 #include "models/predict.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace sixfold::models {
 
 namespace {
 
-constexpr double kF32 = sizeof(float);
+constexpr int64_t kF32 = sizeof(float);
+
+int64_t layers_of_chunk(const GptConfig& config, const GptCut& cut, int chunk) {
+  const parallel::PipelineShape& pipeline = cut.pipeline;
+  if (pipeline.num_chunks() == 1) return config.num_layers;
+  const auto layers = parallel::split_layers(config.num_layers, pipeline.num_stages, pipeline.virtual_stages);
+  return layers[static_cast<size_t>(chunk * pipeline.num_stages + cut.stage)];
+}
+
+bool has_head(const GptCut& cut, int chunk) {
+  return cut.stage == cut.pipeline.num_stages - 1 && chunk == cut.pipeline.virtual_stages - 1;
+}
 
 }  // namespace
 
-std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, const GptCut& cut) {
-  const double m = cut.num_micro_batches, layers = static_cast<double>(config.num_layers);
-  const double rows = static_cast<double>(cut.micro_batch * config.seq_len / cut.sp);
-  const double bytes = kF32 * rows * static_cast<double>(config.dim);  // S
-  const double forwards = config.recompute ? 2 : 1;
-  std::vector<parallel::TagTraffic> traffic;
-  const auto add = [&](const std::string& tag, double sent) { traffic.push_back({tag, sent, 0}); };
+// ---- Traffic -------------------------------------------------------------------------------------------------------
 
-  if (cut.tp > 1) {
-    const double share = (cut.tp - 1.0) / cut.tp, whole = 2 * share * bytes * m, half = share * bytes * m;
-    if (cut.sequence_parallel) {
-      for (const std::string site : {"tp.attn_in", "tp.attn_out", "tp.mlp_in", "tp.mlp_out"}) {
-        add(site, half * layers * forwards);
-        add(site + ".grad", half * layers);
-      }
-      for (const char* tag : {"tp.embedding", "tp.embedding.grad", "tp.head_in", "tp.head_in.grad"}) add(tag, half);
-      add("tp.regather", half * (2 * layers + 1));
-      const double norms = (4 * layers + 2) * static_cast<double>(config.dim);
-      const double positions = static_cast<double>(config.seq_len * config.dim);
-      add("tp.grads", 2 * share * kF32 * (norms + positions) / cut.shards);
-    } else {
-      for (const char* tag : {"tp.attn_out", "tp.mlp_out"}) add(tag, whole * layers * forwards);
-      for (const char* tag : {"tp.attn_in.grad", "tp.mlp_in.grad"}) add(tag, whole * layers);
-      for (const char* tag : {"tp.embedding", "tp.head_in.grad"}) add(tag, whole);
+std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, const GptCut& cut,
+                                                    const comm::Communicator& tp_group,
+                                                    const comm::Communicator& sp_group) {
+  using comm::Primitive;
+  const int64_t m = cut.pipeline.num_micro_batches, rows = cut.micro_batch * config.seq_len / cut.sp;
+  const int64_t forwards = config.recompute ? 2 : 1, elements = rows * config.dim;
+  const bool first = cut.stage == 0, last = cut.stage == cut.pipeline.num_stages - 1;
+  int64_t layers = 0;
+  for (int chunk = 0; chunk < cut.pipeline.virtual_stages; ++chunk) layers += layers_of_chunk(config, cut, chunk);
+
+  std::vector<parallel::TagTraffic> traffic;
+  // `calls` a micro-batch, of `count` elements each (as in comm::Call).
+  const auto add = [&](const std::string& tag, int64_t calls, const comm::Communicator& group, Primitive primitive,
+                       int64_t count) {
+    const double sent = group.predicted_sent_elements(primitive, static_cast<size_t>(count));
+    if (calls > 0) traffic.push_back({tag, sent * static_cast<double>(calls * m * kF32), 0});
+  };
+  const int64_t embedding = first ? 1 : 0, head = last ? 1 : 0;
+  if (cut.tp > 1 && cut.sequence_parallel) {
+    const int64_t own = elements / cut.tp;
+    for (const std::string half : {"tp.attn", "tp.mlp"}) {
+      add(half + "_in", layers * forwards, tp_group, Primitive::AllGather, own);
+      add(half + "_in.grad", layers, tp_group, Primitive::ReduceScatter, own);
+      add(half + "_out", layers * forwards, tp_group, Primitive::ReduceScatter, own);
+      add(half + "_out.grad", layers, tp_group, Primitive::AllGather, own);
     }
-    add("tp.loss", 2 * share * 3 * kF32 * rows * m);
+    add("tp.embedding", embedding, tp_group, Primitive::ReduceScatter, own);
+    add("tp.embedding.grad", embedding, tp_group, Primitive::AllGather, own);
+    add("tp.head_in", head, tp_group, Primitive::AllGather, own);
+    add("tp.head_in.grad", head, tp_group, Primitive::ReduceScatter, own);
+    add("tp.regather", 2 * layers + head, tp_group, Primitive::AllGather, own);
+  } else if (cut.tp > 1) {
+    for (const std::string half : {"tp.attn", "tp.mlp"}) {
+      add(half + "_out", layers * forwards, tp_group, Primitive::AllReduce, elements);
+      add(half + "_in.grad", layers, tp_group, Primitive::AllReduce, elements);
+    }
+    add("tp.embedding", embedding, tp_group, Primitive::AllReduce, elements);
+    add("tp.head_in.grad", head, tp_group, Primitive::AllReduce, elements);
+  }
+  if (cut.tp > 1 && last) {
+    const auto sent = [&](int64_t count) {
+      return tp_group.predicted_sent_elements(Primitive::AllReduce, static_cast<size_t>(count));
+    };
+    traffic.push_back({"tp.loss", (sent(rows) + sent(2 * rows)) * static_cast<double>(m * kF32), 0});
   }
   if (cut.sp > 1) {
-    const double one = (cut.sp - 1.0) / cut.sp * bytes / cut.tp * layers * m;
-    add("sp.qkv", 3 * one * forwards);
-    add("sp.out", one * forwards);
-    add("sp.out.grad", one);
-    add("sp.qkv.grad", 3 * one);
+    const int64_t block = elements / cut.tp / cut.sp;
+    add("sp.qkv", layers * forwards, sp_group, Primitive::AllToAll, 3 * block);
+    add("sp.out", layers * forwards, sp_group, Primitive::AllToAll, block);
+    add("sp.out.grad", layers, sp_group, Primitive::AllToAll, block);
+    add("sp.qkv.grad", layers, sp_group, Primitive::AllToAll, 3 * block);
   }
   return traffic;
 }
 
+// ---- Activations ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Floats by the formulas of the header, in its letters.
+struct Floats {
+  int64_t travelling;         // r C
+  int64_t block, head;        // kept
+  int64_t at_block, at_head;  // the largest moment of a backward, on top of what is kept
+
+  Floats(const GptConfig& config, const GptCut& cut) {
+    const int64_t R = cut.micro_batch * config.seq_len / cut.sp, C = config.dim, K = C / cut.tp;
+    const bool parallel = cut.sequence_parallel, overlaps = cut.tp > 1 && cut.overlap;
+    const int64_t s = parallel ? 1 : 0, r = parallel ? R / cut.tp : R;
+    const int64_t lse = R * config.num_heads / cut.tp, by_heads = cut.sp > 1 ? R * K : 0;
+    travelling = r * C;
+    const int64_t whole_block = 4 * r * C + 4 * r + 12 * R * K + lse + by_heads;
+    block = config.recompute ? r * C : whole_block;
+    head = 2 * r * C + 2 * r + 3 * R + R * config.padded_vocab() / cut.tp;
+
+    const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; };  // whole cache lines
+    const int64_t tile = 64, tiles = cut.num_threads * lines(2 * tile * tile + config.seq_len);
+    const int64_t dropped = config.dropout > 0 ? cut.num_threads * lines((C + 3) / 4 * 4) : 0;
+    const int64_t sums = overlaps && (!parallel || cut.micro_batch == 1) ? (R + 127) / 128 * C : 0;
+    const int64_t left = overlaps ? -8 * R * K : r * C + (1 - s) * r * C + s * (2 * R * C - r * C);
+    const int64_t input = 2 * r * C + R * C + 2 * s * R * C;
+    const int64_t mlp =
+        std::max({2 * r * C + s * R * C + dropped, 2 * r * C + 2 * s * R * C + 4 * R * K, input + sums});
+    const int64_t attention = std::max({2 * r * C + s * R * C + left + dropped,
+                                        2 * r * C + 2 * s * R * C + left + 4 * R * K + by_heads + tiles,
+                                        input + left + R * K - lse - by_heads + sums});
+    at_block = std::max(mlp, attention) + whole_block - block;
+    at_head = 1 + (overlaps && !parallel ? R * C : 2 * R * C);
+  }
+};
+
+}  // namespace
+
 int64_t predicted_activations(const GptConfig& config, const GptCut& cut) {
-  const int64_t R = cut.micro_batch * config.seq_len / cut.sp, C = config.dim, K = C / cut.tp;
-  const bool parallel = cut.sequence_parallel, exchanges = cut.sp > 1, overlaps = cut.tp > 1 && cut.overlap;
-  const int64_t s = parallel ? 1 : 0, r = parallel ? R / cut.tp : R;
-  const int64_t lse = R * config.num_heads / cut.tp, by_heads = exchanges ? R * K : 0;
-
-  const int64_t block = 4 * r * C + 4 * r + 12 * R * K + lse + by_heads;
-  const int64_t kept = config.num_layers * (config.recompute ? r * C : block);
-  const int64_t at_work = config.recompute ? block - r * C : 0;  // of the block whose backward is under way
-
-  const int64_t head = r * C + 2 * r + 3 * R + R * config.padded_vocab() / cut.tp +
-                       (overlaps || parallel ? 2 * R * C + s * r * C : 3 * R * C) + 1;
-  const int64_t tile = 64, scratch = cut.num_threads * ((2 * tile * tile + config.seq_len + 15) / 16 * 16);
-  const int64_t left = overlaps ? -8 * R * K : r * C + (1 - s) * r * C + s * (2 * R * C - r * C);
-  const int64_t mlp_in = 2 * r * C + 2 * s * R * C + 4 * R * K;
-  const int64_t mlp_out = 2 * r * C + R * C + 2 * s * R * C;
-  const int64_t attention = 2 * r * C + 2 * s * R * C + left + 4 * R * K + by_heads + scratch;
-  const int64_t attention_in = mlp_out + left + R * K - lse - by_heads;
-  const int64_t largest =
-      std::max({head, at_work + mlp_in, at_work + mlp_out, at_work + attention, at_work + attention_in});
-  return (kept + largest) * static_cast<int64_t>(kF32);
+  using Kind = parallel::Action::Kind;
+  const Floats floats(config, cut);
+  const auto actions = parallel::pipeline_schedule(cut.pipeline)[static_cast<size_t>(cut.stage)];
+  std::map<Kind, int> num_left;  // receives; a stage has one lane of each kind
+  for (const parallel::Action& action : actions) ++num_left[action.kind];
+  std::set<Kind> sent;
+  int64_t in_flight = 0, peak = 0;
+  for (const parallel::Action& action : actions) {
+    --num_left[action.kind];
+    const int64_t head = has_head(cut, action.chunk) ? floats.head : 0;
+    const int64_t kept = layers_of_chunk(config, cut, action.chunk) * floats.block + head;
+    if (action.kind == Kind::Forward) {
+      in_flight += kept;
+    } else if (action.kind == Kind::Backward) {
+      const int64_t posted = (num_left[Kind::RecvActivation] > 0) + (num_left[Kind::RecvGradient] > 0);
+      const int64_t lanes = (posted + static_cast<int64_t>(sent.size())) * floats.travelling;
+      peak = std::max(peak, in_flight + lanes + std::max(head > 0 ? floats.at_head : 0, floats.at_block - head));
+      in_flight -= kept;
+    } else if (action.kind == Kind::SendActivation || action.kind == Kind::SendGradient) {
+      sent.insert(action.kind);
+    }
+  }
+  return peak * kF32;
 }
 
 }  // namespace sixfold::models

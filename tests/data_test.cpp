@@ -75,7 +75,8 @@ TEST_F(DataTest, AFolderIsItsTextFilesInByteOrderOfTheirPaths) {
 
 TEST_F(DataTest, MissingAndEmptyAreOneClearError) {
   const std::string missing = (folder_ / "nothing").string();
-  EXPECT_EQ(error_of([&] { load_corpus(missing); }), "--data " + missing + ": no such file or folder");
+  EXPECT_EQ(error_of([&] { load_corpus(missing); }),
+            "--data " + missing + ": no such file or folder; allowed are a file and a folder of text files");
   const fs::path empty = file("empty", "");
   EXPECT_EQ(error_of([&] { load_corpus(empty); }),
             "--data " + empty.string() + ": the file is empty (1 text files, 0 skipped for a NUL byte)");

@@ -33,23 +33,12 @@ struct Layout {
 TEST_F(PipelineProgram, EveryLayoutIsTheRunOfOneRank) {
   const std::string sgd = "--steps 5 --optimizer sgd --lr 0.5 --warmup 2 ";
   const std::vector<json> reference = log_of(kProgram, sgd + "--micro-batch 8 --dump " + file("one"));
-  std::vector<Layout> layouts = {{2, "--pp 2"},
-                                 {3, "--pp 3 --pp-schedule gpipe"},
-                                 {4, "--pp 4 --clip 0.1"},
-                                 {2, "--pp 2 --pp-schedule interleaved --recompute"},
-                                 {4, "--pp 2 --zero 1"},
-                                 {4, "--pp 2 --zero 2 --pp-schedule gpipe"},
-                                 {4, "--pp 2 --zero 3 --pp-schedule interleaved --virtual-stages 2"},
-                                 {8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
-                                 {8, "--pp 2 --tp 2"},
-                                 {8, "--pp 2 --tp 2 --sequence-parallel megatron --zero 1"},
-                                 {8, "--pp 2 --sp 2 --zero 2"},
+  // The axes alone and together, as threads: layouts_test.
+  std::vector<Layout> layouts = {{8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
                                  {8, "--pp 4 --tp 2 --sequence-parallel megatron --clip 0.1"}};
   if (kinds_of_ranks().size() > 1) {
-    layouts.push_back({8, "--pp 2 --tp 2 --zero 3", true});
-    layouts.push_back({8, "--pp 4 --tp 2", true});
-    layouts.push_back({8, "--pp 2 --sp 2", true});
-    layouts.push_back({3, "--pp 3", true});
+    layouts.push_back({8, "--pp 2 --tp 2 --zero 2", true});
+    layouts.push_back({6, "--pp 3 --sp 2", true});
     layouts.push_back({4, "--pp 2 --zero 3 --pp-schedule interleaved", true});
     layouts.push_back({4, "--pp 4 --pp-schedule gpipe --comm mpi", true});
   }
@@ -88,8 +77,8 @@ TEST_F(PipelineProgram, AStrategyDoesNotChangeTheBits) {
 TEST_F(PipelineProgram, SendsAndKeepsWhatTheFormulasSay) {
   for (const std::string zero : {"0", "1", "2", "3"}) {
     SCOPED_TRACE("--zero " + zero);
-    const json summary = summary_of(
-        log_of(launch(false, 4), kRows + "--pp 2 --steps 3 --algorithm ring --bucket-mb 0.03 --zero " + zero));
+    const json summary = summary_of(log_of(launch(false, 4), kRows + "--pp 2 --steps 3 --algorithm ring --zero " +
+                                                                 zero + (zero == "3" ? "" : " --bucket-mb 0.03")));
     ASSERT_FALSE(summary.is_null());
     double activation = 0, gradient = -1, tied = 0;
     for (const json& row : summary["traffic"]) {
@@ -103,9 +92,8 @@ TEST_F(PipelineProgram, SendsAndKeepsWhatTheFormulasSay) {
     EXPECT_EQ(gradient, 0);                    // the first stage has nobody to send them to
     EXPECT_EQ(tied, 256 * kDim * 4);
     for (const json& row : summary["memory"]) {
-      if (row["category"] == "parameters" || row["category"] == "optimizer") {
-        EXPECT_EQ(row["peak_bytes"], row["predicted_bytes"]) << row;
-      }
+      if (row["predicted_bytes"].is_null()) continue;
+      EXPECT_EQ(row["peak_bytes"], row["predicted_bytes"]) << row;
     }
   }
 }
@@ -137,7 +125,8 @@ TEST_F(PipelineProgram, DivergedStepsAreSkippedOnAllStages) {
 
 TEST_F(PipelineProgram, SamplesTheTextOfOneRankAndDrawsTheSchedule) {
   const auto run = [](const std::string& start, const std::string& options) {
-    const Outcome outcome = run_command(start + model_ + data() + "--threads 1 --steps 3 --sample 20 " + options);
+    const Outcome outcome =
+        run_command(start + model_ + data() + "--threads 1 --no-gemm-rate --steps 3 --sample 20 " + options);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     return outcome.output;
   };
@@ -164,7 +153,9 @@ TEST_F(PipelineProgram, RefusesWhatCannotBe) {
       {"--ranks 8 --pp 3", {"--pp 3", "does not divide 8"}},
       {"--ranks 2 --pp 2 --pp-schedule interleaved --global-batch 3 --micro-batch 1",
        {"3 micro-batches", "--pp 2", "2, 4, 6"}},
-      {"--ranks 2 --pp 2 --virtual-stages 2", {"--virtual-stages 2", "allowed is 1"}},
+      {"--ranks 2 --pp 2 --virtual-stages 2",
+       {"--virtual-stages 2 with --pp-schedule 1f1b", "with --pp-schedule interleaved"}},
+      {"--ranks 2 --pp-schedule gpipe", {"--pp-schedule gpipe with --pp 1", "--pp 2 or more"}},
       {"--ranks 2 --pp 2 --pp-schedule interleaved --virtual-stages 3 --micro-batch 6",
        {"--layers 4", "--virtual-stages 3", "--layers 6 or more"}},
       {"--pp-schedule interleaved", {"--pp 1", "--pp 2 or more"}},

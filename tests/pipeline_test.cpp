@@ -173,7 +173,7 @@ TEST(Pipeline, MicroBatchesMayDifferInLength) {
   }
 }
 
-// ---- Bytes and memory ----------------------------------------------------------------------------------------------
+// ---- Bytes ---------------------------------------------------------------------------------------------------------
 
 /// Bytes that this rank has sent under a tag.
 uint64_t sent_bytes(comm::World& world, const std::string& tag) {
@@ -211,44 +211,6 @@ TEST(Pipeline, SendsAnActivationAndAGradientPerMicroBatchAndBoundary) {
       EXPECT_EQ(sent_bytes(world, "pp.tied"), first || last ? table * 3 : 0);
     });
   }
-}
-
-/// Peak of activations on each stage.
-std::vector<int64_t> activation_peaks(PipelineKind kind, int pp, int m) {
-  PipelineJob job;
-  job.kind = kind;
-  job.pp = pp;
-  job.layers = 4 * pp;
-  job.num_micro_batches = m;
-  job.micro_batch = 4;
-  std::vector<int64_t> peaks(static_cast<size_t>(pp));
-  run_ranks(pp, [&](comm::World& world) {
-    PipelineRig rig(world, job);
-    rig.trainer.step();
-    world.memory().reset_peaks();
-    rig.trainer.step();
-    peaks[static_cast<size_t>(world.rank())] = static_cast<int64_t>(world.memory().peak_bytes(Category::Activations));
-  });
-  return peaks;
-}
-
-// What a micro-batch leaves on a stage of four blocks between its forward and its backward: 16 C floats a token row and
-// block, the statistics of two norms and the attention's log-sum-exp. Besides, a pass of one micro-batch needs what it
-// needs, and sends may be on their way.
-TEST(Pipeline, ActivationsGrowWithMicroBatchesForGPipeAndWithStagesForOneFOneB) {
-  const int64_t rows = 4 * kRigSeqLen, travelling = rows * kRigDim * 4;
-  const int64_t per_block = rows * (16 * kRigDim + 4 + 2) * 4;
-  const auto peak = [](PipelineKind kind, int pp, int m) { return activation_peaks(kind, pp, m)[0]; };
-  const auto expect_growth = [&](int64_t from, int64_t to, int num_more) {
-    EXPECT_NEAR(static_cast<double>(to - from), static_cast<double>(num_more * 4 * per_block),
-                static_cast<double>((2 + num_more) * travelling));
-  };
-  expect_growth(peak(kGPipe, 2, 4), peak(kGPipe, 2, 8), 4);
-  expect_growth(peak(kOneFOneB, 2, 4), peak(kOneFOneB, 2, 8), 0);
-  expect_growth(peak(kOneFOneB, 2, 8), peak(kOneFOneB, 4, 8), 2);
-  // Of 1f1b, stage s holds p - s of them.
-  const std::vector<int64_t> stages = activation_peaks(kOneFOneB, 4, 8);
-  expect_growth(stages[2], stages[1], 1);
 }
 
 // ---- Always finishes -----------------------------------------------------------------------------------------------

@@ -65,13 +65,14 @@ TEST(Predict, RefusesWhatDoesNotExist) {
   EXPECT_THROW(predicted_sent_elements(Primitive::Barrier, Algorithm::Ring, 0, 2, 0, 1), CheckError);
 }
 
-/// Into how many parts an algorithm cuts the whole pass; the formula is exact per rank where they are equal.
-size_t num_parts(const Call& call, Algorithm algorithm) {
+/// Into how many parts an algorithm cuts the whole pass; the formula is exact per rank where they are equal. 1: always.
+size_t num_parts(const Call& call, Algorithm algorithm, bool one_pass) {
   if (algorithm == Algorithm::DoubleTree) return 2;
   if (call.primitive != Primitive::AllReduce) return 1;
   switch (algorithm) {
     case Algorithm::Ring:
     case Algorithm::Direct:
+      return one_pass ? 1 : static_cast<size_t>(call.size);
     case Algorithm::Hierarchical:
       return static_cast<size_t>(call.size);
     case Algorithm::HalvingDoubling:
@@ -89,7 +90,7 @@ void expect_predicted(Call call, Algorithm algorithm) {
   ASSERT_TRUE(report.ok()) << report.detail;
   const size_t pass_count =
       max_pass_count(call.primitive, algorithm, call.size, (kSlots - 1) * kSlotElements, call.count, call.topology);
-  const size_t parts = num_parts(call, algorithm);
+  const size_t parts = num_parts(call, algorithm, call.count <= pass_count);
   const bool exact = call.count % parts == 0 && (call.count <= pass_count || pass_count % parts == 0);
   double predicted_sum = 0;
   for (call.rank = 0; call.rank < call.size; ++call.rank) {

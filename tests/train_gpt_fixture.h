@@ -57,7 +57,7 @@ class TrainGpt : public ::testing::Test {
   }
   static Outcome train(const std::string& start, const std::string& options) {
     const std::string threads = options.find("--threads") == std::string::npos ? "--threads 1 " : "";
-    return run_command(start + model_ + data() + threads + "--quiet --sample 0 " + options);
+    return run_command(start + model_ + data() + threads + "--quiet --sample 0 --no-gemm-rate " + options);
   }
   static std::vector<json> log_of(const std::string& start, const std::string& options) {
     const Outcome outcome = train(start, options + " --log " + file("log"));

@@ -24,13 +24,14 @@ TEST_F(TrainGpt, EverySplitIsTheRunOfOneRank) {
   EXPECT_EQ(count_of(reference.output, "\n"), 1) << reference.output;  // --quiet: the validation loss
   EXPECT_EQ(reference.output.rfind("validation loss ", 0), 0u) << reference.output;
 
-  // All of ranks x algorithm; bucket size, overlap and micro-batches change with them, so that every pair of an
-  // algorithm and a bucket size, and of a bucket size and overlap, comes up.
+  // All of ranks x algorithm with threads, with processes one of each; bucket size, overlap and micro-batches change
+  // with them, so that every pair of an algorithm and a bucket size, and of a bucket size and overlap, comes up.
   const std::vector<std::string> algorithms = {"ring", "tree", "direct"}, buckets = {"0", "0.0625", "64"};
   size_t i = 0;
   for (const bool processes : kinds_of_ranks()) {
     for (int n = processes ? 1 : 2; n <= 4; ++n) {
       for (size_t a = 0; a < algorithms.size(); ++a, ++i) {
+        if (processes && a != static_cast<size_t>(n) % 3) continue;
         std::string options =
             "--algorithm " + algorithms[a] + " --bucket-mb " + buckets[(a + static_cast<size_t>(n)) % 3];
         if (i % 2 == 1) options += " --no-overlap";
@@ -55,7 +56,7 @@ TEST_F(TrainGpt, AdamWHasTheLossAndTheNormOfOneRank) {
   ASSERT_EQ(reference.size(), 11u);
   EXPECT_LT(reference[9]["loss"], reference[0]["loss"]);
   for (const bool processes : kinds_of_ranks()) {
-    for (int n = 2; n <= 4; ++n) {
+    for (int n = processes ? 3 : 2; n <= (processes ? 3 : 4); ++n) {
       const std::vector<json> log =
           log_of(launch(processes, n), "--steps 10 --algorithm " + std::string(n == 3 ? "tree" : "ring"));
       ASSERT_EQ(log.size(), 11u);
@@ -227,6 +228,8 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--deterministic --algorithm ring", {"--algorithm ring", "--deterministic", "direct"}},
       {"--zero 4", {"--zero 4", "0 to 3"}},
       {"--prefetch -1", {"--prefetch -1", "from 0"}},
+      {"--prefetch 1 --zero 2", {"--prefetch 1 with --zero 2", "--zero 3"}},
+      {"--zero 3 --bucket-mb 4", {"--bucket-mb 4 with --zero 3", "--zero 0, 1, 2"}},
       {"--grad-dtype f16", {"--grad-dtype f16", "f32, bf16"}},
       {"--hsdp --zero 1 --ranks 4 --topology 2x2", {"--hsdp", "--zero 1", "--zero 2, 3"}},
       {"--hsdp --zero 2 --ranks 4", {"--hsdp", "1 node", "two nodes or more", "--topology"}},
@@ -234,10 +237,12 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--timeout 0", {"--timeout 0", "0.001"}},
       {"--val-fraction 2", {"--val-fraction 2", "0.9"}},
       {"--data " + folder + "/missing", {"/missing", "no such file"}},
+      {"--data /dev/null", {"--data /dev/null", "no regular file", "a folder of text files"}},
       {"--data " + folder + "/empty", {"/empty", "empty"}},
       {"--data " + folder + "/short", {"/short", "95 bytes", "--global-batch 12", "193 bytes"}},
-      {"--config " + folder + "/missing", {"/missing"}},
-      {"--dump /nonexistent/folder/dump", {"--dump", "/nonexistent/folder"}},
+      {"--config " + folder + "/missing", {"--config", "/missing", "steps = 300"}},
+      {"--dump /nonexistent/folder/dump", {"--dump", "/nonexistent/folder", "can be written to"}},
+      {"--dump /proc/x", {"--dump /proc/x", "can be written to"}},
       {"--config " + folder + "/unknown_key", {"stepz"}},
       {"--log " + folder, {"--log", "no regular file"}},
       {"--dump /dev/null", {"--dump", "no regular file"}},
@@ -265,23 +270,27 @@ TEST_F(TrainGpt, RefusesWhatCannotBeInOneLine) {
   EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;
 }
 
+// One message, on rank 0 alone, with the product, the flags and the allowed values; every rank ends.
 TEST_F(TrainGpt, RefusesOnceUnderMpirun) {
 #ifdef SIXFOLD_MPIRUN
-  const std::vector<Refusal> cases = {
-      {"--dp 3", {"--dp 3", "= 3", "4"}},
-      {"--global-batch 10", {"--global-batch 10", "dp = 4", "8 or 12"}},
-      {"--heads 12", {"--heads 12", "1, 2, 4, 8, 16, 32"}},
-      {"--no-such-flag", {"--no-such-flag"}},
-      {"--ranks 2", {"--ranks 2", "4"}},
-      {"--ranks 1", {"--ranks 1", "4"}},
-      {"--data " + file("missing"), {"no such file"}},
+  struct Case {
+    int ranks;
+    Refusal refusal;
   };
-  for (const Refusal& refusal : cases) {
+  const std::vector<Case> cases = {
+      {8, {"--tp 2 --pp 3", {"--pp 3", "--tp 2", "8 ranks", "= 6 does not divide 8", "product is 8", "--dp 0"}}},
+      {8, {"--tp 8 --heads 12 --dim 24", {"--heads 12", "sp x tp = 8", "1, 2, 3, 4, 6, 12"}}},
+      {4, {"--dp 4 --global-batch 10", {"--global-batch 10", "dp = 4", "8 or 12"}}},
+      {4, {"--pp 4 --layers 2", {"--layers 2", "--pp 4", "--layers 4 or more", "--pp 1 to 2"}}},
+      {4, {"--no-such-flag", {"--no-such-flag"}}},
+      {4, {"--ranks 2", {"--ranks 2", "4"}}},
+      {4, {"--data " + file("missing"), {"no such file"}}},
+  };
+  for (const auto& [ranks, refusal] : cases) {
     SCOPED_TRACE(refusal.options);
     const std::string data_option = refusal.options.find("--data") == std::string::npos ? data() : "";
-    const std::string model = refusal.options.find("--global-batch") == std::string::npos ? kModel : "";
     const auto start = std::chrono::steady_clock::now();
-    const Outcome outcome = run_command(mpirun(4) + kProgram + model + data_option + refusal.options);
+    const Outcome outcome = run_command(mpirun(ranks) + kProgram + data_option + refusal.options);
     EXPECT_LT(seconds_since(start), kPrompt);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
     EXPECT_EQ(count_of(outcome.output, "train_gpt: "), 1) << outcome.output;

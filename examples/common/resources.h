@@ -1,9 +1,13 @@
 // What a program can know to be impossible before it starts: files that cannot be written, memory that is not there.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -22,10 +26,17 @@ inline void check_writable(const std::string& flag, const std::string& path) {
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     throw ConfigError(flag + " " + path + ": exists and is no regular file");
   }
+  // Tried, since a folder's permissions are not all that there is: nobody makes a file in /proc. A new file gets a name
+  // of its own, for other ranks try at the same time.
+  std::string probe = (parent / ".sixfold-XXXXXX").string();
   const bool exists = fs::exists(status);
-  if (access(parent.c_str(), W_OK | X_OK) != 0 || (exists && access(path.c_str(), W_OK) != 0)) {
-    throw ConfigError(flag + " " + path + ": no file can be written there (in " + parent.string() + ")");
+  const int file = exists ? open(path.c_str(), O_WRONLY | O_CLOEXEC) : mkostemp(probe.data(), O_CLOEXEC);
+  if (file < 0) {
+    throw ConfigError(flag + " " + path + ": no file can be written there (in " + parent.string() + ": " +
+                      std::strerror(errno) + "); allowed is a file in a folder that can be written to");
   }
+  close(file);
+  if (!exists) unlink(probe.c_str());
 }
 
 /// Throws ConfigError with `what` and both numbers where the machine has less memory than `bytes`.

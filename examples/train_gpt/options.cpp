@@ -37,8 +37,10 @@ void add_training(CLI::App& app, Options& o) {
   Group group(app, "Training");
   group.whole<int64_t>("--steps", o.steps, 1, "Optimizer steps");
   group.whole<int64_t>("--global-batch", o.global_batch, 1, "Rows of one step, of all ranks together");
-  group.whole<int64_t>("--micro-batch", o.micro_batch, 0,
-                       "Rows that a rank takes at a time, gradients are accumulated; 0: all of its rows");
+  group.whole<int64_t>(
+      "--micro-batch", o.micro_batch, 0,
+      "Rows that a rank takes at a time, gradients are accumulated; 0: all of its rows, with --pp so many that "
+      "there are as many micro-batches as stages (or the next number that divides the rows)");
   group.choice("--optimizer", o.optimizer, {"adamw", "sgd"}, "Optimizer");
   group.real("--lr", o.lr, 0.0f, kMaxFloat, "numbers from 0 on", "Highest learning rate");
   group.real_without_default("--min-lr", o.min_lr, 0.0f, kMaxFloat, "numbers from 0 on",
@@ -57,9 +59,9 @@ void add_parallel(CLI::App& app, Options& o) {
   group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as the other axes leave");
   group.whole("--pp", o.pp, 1, "Pipeline stages, which share out the layers; --micro-batch says what they pass on");
   group.choice("--pp-schedule", o.pp_schedule, {"gpipe", "1f1b", "interleaved"},
-               "Order of forwards and backwards on a stage");
+               "Order of forwards and backwards on a stage (--pp)");
   group.whole("--virtual-stages", o.virtual_stages, 0,
-              "Parts of the model on each stage; 0: 2 with interleaved, else 1");
+              "Parts of the model on each stage (--pp-schedule interleaved); 0: 2 with interleaved, else 1");
   group.flag("--show-pipeline", o.show_pipeline, "Draw the schedule of all stages before the first step");
   group.whole("--tp", o.tp, 1, "Ranks that share out each layer (Megatron's tensor parallelism)");
   group.choice("--sequence-parallel", o.sequence_parallel, {"none", "megatron"},
@@ -87,7 +89,7 @@ void add_parallel(CLI::App& app, Options& o) {
   group.path("--tune-file", o.tune_file, "Measured rows that algorithms are chosen by (default: none)");
   group.flag("--debug", o.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
-             "MiB of gradients that travel together; 0: each parameter alone (--zero 3: each unit's)");
+             "MiB of gradients that travel together; 0: each parameter alone (--zero 0, 1, 2; a unit's with 3)");
   group.flag("--no-overlap", o.no_overlap, "Communicate instead of computing, not meanwhile");
   group.choice("--progress-thread", o.progress_thread, {"auto", "on", "off"},
                "A thread of each rank moves its messages while it computes; auto: where there are two cores for each "
@@ -111,6 +113,8 @@ void add_output(CLI::App& app, Options& o) {
   group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
   group.path("--dump", o.dump, "Write gradients of step 1 and final weights as safetensors (default: none)");
   group.flag("--quiet", o.quiet, "Print nothing but the validation loss");
+  group.flag("--no-gemm-rate", o.no_gemm_rate,
+             "Do not measure the rate of matrix products, half a second in all, of which speed is a share");
 }
 
 }  // namespace
@@ -132,8 +136,13 @@ std::optional<Options> parse_options(int argc, const char* const* argv, bool spe
   } catch (const CLI::CallForHelp& help) {
     if (speaks) app.exit(help);
     return std::nullopt;
+  } catch (const CLI::FileError& error) {
+    throw ConfigError("--config: " + std::string(error.what()) + "; allowed is a file of lines such as steps = 300");
   } catch (const CLI::ParseError& error) {
     throw ConfigError(std::string(error.what()) + " (--help lists the options)");
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0) options.given.insert(option->get_name());
   }
   return options;
 }

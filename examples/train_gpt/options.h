@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace sixfold::train_gpt {
@@ -66,6 +67,9 @@ struct Options {
   std::string log;
   std::string dump;
   bool quiet = false;
+  bool no_gemm_rate = false;
+
+  std::set<std::string> given;  // the flags that the user has given a value, "--zero"
 };
 
 /// Options of the command line and of the file that --config names (the command line wins). Empty after --help, whose

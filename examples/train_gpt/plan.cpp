@@ -38,6 +38,27 @@ comm::WorldOptions world_options(const Options& options) {
   return world;
 }
 
+/// An option that the user has given and that nothing in this run would look at is a mistake.
+void check_given(const Options& options) {
+  const auto refuse = [&](const std::string& flag, const auto& value, const std::string& with,
+                          const std::string& allowed) {
+    if (options.given.count(flag) == 0) return;
+    std::ostringstream text;
+    text << flag << " " << value << " with " << with << ": has no effect there (allowed: with " << allowed << ")";
+    throw ConfigError(text.str());
+  };
+  const std::string zero = "--zero " + std::to_string(options.zero);
+  if (options.zero != 3) refuse("--prefetch", options.prefetch, zero, "--zero 3");
+  if (options.zero == 3) refuse("--bucket-mb", options.bucket_mb, zero + ", whose buckets are units", "--zero 0, 1, 2");
+  if (options.pp == 1 && options.pp_schedule != "interleaved") {  // which is refused for what it needs
+    refuse("--pp-schedule", options.pp_schedule, "--pp 1", "--pp 2 or more");
+  }
+  if (options.pp_schedule != "interleaved") {
+    refuse("--virtual-stages", options.virtual_stages, "--pp-schedule " + options.pp_schedule,
+           "--pp-schedule interleaved");
+  }
+}
+
 /// Weights, gradients and two moments in f32: bytes a parameter on each rank.
 double bytes_per_parameter(const Options& options, int data_ranks) {
   const double shards = options.hsdp ? 1 : data_ranks;  // a node's number of ranks is not known yet
@@ -122,6 +143,14 @@ models::GptConfig model_config(const Options& options) {
   return model;
 }
 
+/// Rows of a micro-batch where the user leaves them open: those of a rank, in as many micro-batches as there are stages
+/// or, where that does not divide, in the next number that does.
+int64_t rows_of_micro_batch(int64_t rows_per_rank, int num_stages) {
+  int64_t num_micro_batches = std::min<int64_t>(num_stages, std::max<int64_t>(rows_per_rank, 1));
+  while (rows_per_rank % num_micro_batches != 0) ++num_micro_batches;
+  return std::max<int64_t>(rows_per_rank / num_micro_batches, 1);
+}
+
 train::TrainerOptions trainer_options(const Options& options, const parallel::MeshShape& mesh) {
   train::TrainerOptions trainer;
   trainer.seq_len = options.seq_len;
@@ -129,7 +158,9 @@ train::TrainerOptions trainer_options(const Options& options, const parallel::Me
   trainer.share.global_batch = options.global_batch;
   trainer.share.dp_size = mesh.dp;
   trainer.share.micro_batch = options.micro_batch;
-  if (options.micro_batch == 0) trainer.share.micro_batch = std::max<int64_t>(trainer.share.rows_per_rank(), 1);
+  if (options.micro_batch == 0) {
+    trainer.share.micro_batch = rows_of_micro_batch(trainer.share.rows_per_rank(), mesh.pp);
+  }
   train::check_batch_share(trainer.share);
   trainer.lr.peak = options.lr;
   trainer.lr.floor = options.min_lr.value_or(options.lr / 10);
@@ -172,6 +203,7 @@ Plan make_plan(const Options& options) {
   }
   Plan plan;
   plan.options = options;
+  check_given(options);
   plan.world = world_options(options);
   const int world_size = comm::planned_world_size(plan.world);
   plan.mesh =

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "examples/train_gpt/dump.h"
+#include "examples/train_gpt/predictions.h"
 #include "kernels/gemm_rate.h"
 #include "models/gpt.h"
-#include "models/predict.h"
 #include "models/sample.h"
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
@@ -61,7 +61,7 @@ class Run {
     if (prints()) print_start();
     if (is_first()) announce_pipeline();
     if (is_first()) warn_of_placement();
-    if (!options.quiet || !options.log.empty()) measure_gemm();
+    if (wants_gemm_rate()) measure_gemm();
     world_.comm_table().reset();  // the table is about training, not about how ranks met
     strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
@@ -75,6 +75,10 @@ class Run {
 
  private:
   bool is_first() const { return world_.rank() == 0; }
+  bool wants_gemm_rate() const {
+    const Options& options = plan_.options;
+    return !options.no_gemm_rate && (!options.quiet || !options.log.empty());
+  }
   bool prints() const { return is_first() && !plan_.options.quiet; }
 
   // nullptr where one stage has the whole model: then nothing need be communicated in that group.
@@ -197,7 +201,7 @@ class Run {
     summarize_pipeline();
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
     // and after training is nearer to what this one can do.
-    if (!options.quiet || !options.log.empty()) measure_gemm();
+    if (wants_gemm_rate()) measure_gemm();
     summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), world_.memory());
     summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
     if (dump_) dump_->weights();
@@ -206,42 +210,12 @@ class Run {
     if (prints()) print_end(text);
   }
 
-  models::GptCut gpt_cut() {
-    models::GptCut cut;
-    cut.tp = plan_.mesh.tp;
-    cut.sequence_parallel = plan_.tp.sequence_parallel;
-    cut.overlap = plan_.tp.overlap;
-    cut.sp = plan_.mesh.sp;
-    if (strategy_.shard_group() != nullptr) cut.shards = strategy_.shard_group()->size();
-    cut.micro_batch = plan_.trainer.share.micro_batch;
-    cut.num_micro_batches = plan_.trainer.share.num_micro_batches();
-    cut.num_threads = plan_.num_threads;
-    return cut;
-  }
-
   // What has been sent and kept, beside the formulas.
   void summarize_strategy() {
-    parallel::StrategyShape shape;
-    shape.options = plan_.strategy;
-    shape.num_ranks = mesh_.data_group().size();
-    shape.num_nodes = mesh_.data_group().topology().num_nodes();
-    shape.num_micro_batches = plan_.trainer.share.num_micro_batches();
     summary_.strategy = parallel::strategy_name(plan_.strategy);
-    const models::GptCut cut = gpt_cut();
-    std::vector<parallel::TagTraffic> traffic = parallel::predicted_traffic(stage_, shape);
-    if (pp_group() == nullptr) {  // the formulas of layers are those of a whole model
-      for (const parallel::TagTraffic& row : models::predicted_traffic(plan_.model, cut)) traffic.push_back(row);
-    }
-    const int sequence_parts = plan_.mesh.sp * (plan_.tp.sequence_parallel ? plan_.mesh.tp : 1);
-    const int64_t elements = plan_.trainer.share.micro_batch * plan_.model.seq_len / sequence_parts * plan_.model.dim;
-    for (const parallel::TagTraffic& row : parallel::predicted_pipeline_traffic(plan_.pipeline, stage_, elements)) {
-      traffic.push_back(row);
-    }
-    summary_.traffic = train::traffic_rows(summary_.comm, traffic, trainer_.num_steps());
-    parallel::MemoryPrediction memory = parallel::predicted_memory(
-        stage_, shape, train::moments_per_element(plan_.optimizer.kind), mesh_.data_group().rank());
-    if (pp_group() == nullptr) memory.activations = models::predicted_activations(plan_.model, cut);
-    summary_.memory = train::memory_rows(world_.memory(), memory);
+    const Predictions predictions = predict(plan_, mesh_, stage_);
+    summary_.traffic = train::traffic_rows(summary_.comm, predictions.traffic, trainer_.num_steps());
+    summary_.memory = train::memory_rows(world_.memory(), predictions.memory);
     world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
     summary_.resident_bytes = process_resident_bytes();
   }

@@ -5,6 +5,8 @@
 
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/progress.h"
+#include "runtime/comm/observe/predict.h"
+#include "runtime/comm/schedule/select.h"
 
 namespace sixfold::comm {
 
@@ -124,6 +126,17 @@ int Communicator::size() const {
 }
 const Topology& Communicator::topology() const {
   return backend_->topology();
+}
+
+Algorithm GroupBackend::algorithm_for(const Collective& collective) const {
+  return select(collective.primitive, kAnyBytes, size(), false);
+}
+
+double Communicator::predicted_sent_elements(Primitive primitive, size_t count) const {
+  Collective collective;
+  collective.primitive = primitive;
+  collective.count = count;
+  return comm::predicted_sent_elements(backend_->algorithm_for(collective), collective.call(rank(), topology()));
 }
 
 int Communicator::world_rank(int r) const {

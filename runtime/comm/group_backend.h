@@ -54,6 +54,8 @@ class GroupBackend {
   virtual int size() const = 0;
   virtual int world_rank(int r) const = 0;
   virtual const Topology& topology() const = 0;
+  /// What such a collective would run by; where the backend does not say, what suits a large one.
+  virtual Algorithm algorithm_for(const Collective& collective) const;
   virtual std::shared_ptr<WorkState> start(const Collective& collective) = 0;
   virtual std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) = 0;
   virtual std::unique_ptr<GroupBackend> split(int color, int key) = 0;

@@ -118,8 +118,10 @@ PipelineRun Pipeline::execute(Job job) {
     }
     if (is_compute(action)) run.compute_seconds += seconds_since(action_start);
   }
-  for (Sent& sent : sent_) sent.work.wait();
+  for (auto& [key, sent] : sent_) sent.work.wait();
+  for (Sent& sent : sent_shapes_) sent.work.wait();
   sent_.clear();
+  sent_shapes_.clear();
   lanes_.clear();
   run.seconds = seconds_since(start);
   return run;
@@ -249,15 +251,15 @@ void Pipeline::send_shape(const Action& action, const Tensor& tensor) {
   values[0] = num_tokens(action);
   values[1] = static_cast<int64_t>(shape.size());
   std::copy(shape.begin(), shape.end(), values + 2);
-  sent_.push_back({header, parts_.group->send(header, action.peer, header_options())});
+  sent_shapes_.push_back({header, parts_.group->send(header, action.peer, header_options())});
   outputs_[action.chunk] = {shape, num_tokens(action)};
 }
 
 void Pipeline::send(const Action& action, const Tensor& tensor) {
   if (action.kind == Kind::SendActivation && outputs_.count(action.chunk) == 0) send_shape(action, tensor);
-  std::erase_if(sent_, [](Sent& sent) { return sent.work.test(); });
-  sent_.push_back(
-      {tensor, parts_.group->send(tensor, action.peer, options_of(action.kind, batch_of(action).training))});
+  Sent& sent = sent_[{action.peer, action.kind}];
+  sent.work.wait();
+  sent = {tensor, parts_.group->send(tensor, action.peer, options_of(action.kind, batch_of(action).training))};
 }
 
 }  // namespace sixfold::parallel

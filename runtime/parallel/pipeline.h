@@ -2,8 +2,10 @@
 //
 // Transfers go on beside the computations. The next receive of each lane is posted as soon as the one before it has
 // been taken, a send is started when its tensor is there (a gradient before the weights of the chunk's first unit) and
-// waited for at the end. Activations travel on lane 0 ("pp.activation", those of evaluations "pp.activation.eval"),
-// gradients on lane 1 ("pp.gradient"); each lane keeps its order, and that is all that check_schedule() asks for.
+// waited for before the next one of its lane, or at the end: one message of a lane is under way, as check_schedule()
+// has it, and its tensor stays until then, so memory does not depend on how quick the other stage is. Activations
+// travel on lane 0 ("pp.activation", those of evaluations "pp.activation.eval"), gradients on lane 1 ("pp.gradient");
+// each lane keeps its order.
 //
 // A tensor that travels is [R, ...] with R in proportion to the tokens of its micro-batch, which every stage knows. Its
 // other dims are announced once, before the first activation of a chunk ("pp.shape", 72 bytes); gradients have the
@@ -113,7 +115,8 @@ class Pipeline {
   std::map<std::pair<int, Action::Kind>, Lane> lanes_;  // by peer
   Tensors activations_, gradients_;                     // received, or computed and to be sent
   std::map<Key, std::vector<Saved>> saved_;             // by unit
-  std::vector<Sent> sent_;
+  std::map<std::pair<int, Action::Kind>, Sent> sent_;   // the last of each lane, by peer
+  std::vector<Sent> sent_shapes_;
 };
 
 }  // namespace sixfold::parallel

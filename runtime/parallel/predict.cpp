@@ -56,6 +56,10 @@ struct Sizes {
     }
     return sum;
   }
+  /// Elements of a parameter that rank `rank` updates.
+  int64_t held(size_t parameter, const StrategyOptions& options, int rank) const {
+    return options.zero == 0 ? layout.places[parameter].count : part_of(layout, parameter, rank % num_shards).count();
+  }
   int64_t padded() const {
     int64_t sum = 0;
     for (const BucketLayout& bucket : layout.buckets) sum += bucket.padded_count;
@@ -63,34 +67,62 @@ struct Sizes {
   }
 };
 
-/// Elements of the largest set of gradient buffers that exist at a time (sharded_gradients.h): the buckets of the unit
-/// at work and of units whose buckets are not complete, and those under way.
+/// The gradient buffers of one strategy that exist at a time (sharded_gradients.h): the buckets of the unit at work and
+/// of units whose buckets are not complete, and those under way.
+class GradientBuffers {
+ public:
+  GradientBuffers(const UnitList& units, const Sizes& sizes, const StrategyOptions& options)
+      : sizes_(sizes),
+        max_travelling_(options.overlap ? static_cast<size_t>(options.max_travelling) : 0),
+        in_place_(options.grad_dtype == DType::F32),
+        buckets_of_(buckets_of_units(units, sizes.layout, BucketsFor::Gradients)),
+        queue_(sizes.parameters, sizes.layout),
+        attached_(sizes.layout.buckets.size()) {}
+
+  void begin_micro_batch() { queue_.reset(); }
+  /// A unit begins to add to its gradients.
+  void attach(const Unit& unit) {
+    for (size_t b : buckets_of_.at(&unit)) attached_[b] = sizes_.layout.buckets[b].padded_count;
+  }
+  /// It has reported them.
+  void complete(Unit& unit) {
+    for (const Parameter* parameter : unit.parameters()) {
+      if (!parameter->frozen) queue_.mark_ready(*parameter);
+    }
+    while (const std::optional<size_t> b = queue_.take()) {
+      while (!travelling_.empty() && travelling_.size() >= max_travelling_) travelling_.pop_front();
+      travelling_.push_back(in_place_ ? attached_[*b] : 0);
+      attached_[*b] = 0;
+      if (max_travelling_ == 0) travelling_.pop_front();
+    }
+  }
+  int64_t elements() const {
+    return std::accumulate(attached_.begin(), attached_.end(),
+                           std::accumulate(travelling_.begin(), travelling_.end(), int64_t{0}));
+  }
+
+ private:
+  const Sizes& sizes_;
+  const size_t max_travelling_;
+  const bool in_place_;
+  UnitBuckets buckets_of_;
+  BucketQueue queue_;
+  std::vector<int64_t> attached_;  // by bucket
+  std::deque<int64_t> travelling_;
+};
+
+/// Elements of the largest set of gradient buffers of a strategy alone.
 int64_t peak_gradient_buffers(const UnitList& units, const Sizes& sizes, const StrategyShape& shape) {
-  const StrategyOptions& options = shape.options;
-  const UnitBuckets buckets_of = buckets_of_units(units, sizes.layout, BucketsFor::Gradients);
-  const size_t max_travelling = options.overlap ? static_cast<size_t>(options.max_travelling) : 0;
-  const bool in_place = options.grad_dtype == DType::F32;
-  BucketQueue queue(sizes.parameters, sizes.layout);
-  std::vector<int64_t> attached(sizes.layout.buckets.size());
-  std::deque<int64_t> travelling;
+  GradientBuffers buffers(units, sizes, shape.options);
   int64_t peak = 0;
   // Each micro-batch meets what is under way of those before it; after as many as can be, all are alike.
-  const int num_micro_batches = std::min(shape.num_micro_batches, options.max_travelling + 1);
+  const int num_micro_batches = std::min(shape.num_micro_batches, shape.options.max_travelling + 1);
   for (int micro_batch = 0; micro_batch < num_micro_batches; ++micro_batch) {
-    queue.reset();
+    buffers.begin_micro_batch();
     for (size_t u = units.size(); u-- > 0;) {
-      for (size_t b : buckets_of.at(units[u])) attached[b] = sizes.layout.buckets[b].padded_count;
-      peak = std::max(peak, std::accumulate(attached.begin(), attached.end(), int64_t{0}) +
-                                std::accumulate(travelling.begin(), travelling.end(), int64_t{0}));
-      for (const Parameter* parameter : units[u]->parameters()) {
-        if (!parameter->frozen) queue.mark_ready(*parameter);
-      }
-      while (const std::optional<size_t> b = queue.take()) {
-        while (!travelling.empty() && travelling.size() >= max_travelling) travelling.pop_front();
-        travelling.push_back(in_place ? attached[*b] : 0);
-        attached[*b] = 0;
-        if (max_travelling == 0) travelling.pop_front();
-      }
+      buffers.attach(*units[u]);
+      peak = std::max(peak, buffers.elements());
+      buffers.complete(*units[u]);
     }
   }
   return peak;
@@ -151,25 +183,40 @@ std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyS
   return traffic;
 }
 
+namespace {
+
+/// What a strategy keeps all the time and what comes and goes, in elements.
+struct Kept {
+  int64_t parameters = 0, gathered = 0;  // gathered: the units that are whole at a time
+  int64_t gradients = 0;                 // without the buffers of ZeRO-2 and 3
+  int64_t updated = 0;
+
+  Kept(const Sizes& sizes, const StrategyOptions& options, int rank) {
+    const int64_t whole = sizes.padded(), shard = whole / sizes.num_shards;
+    parameters = gradients = whole;
+    if (options.zero == 0 && options.deterministic) gradients += whole;
+    if (options.zero == 1 && options.deterministic) gradients += shard;
+    if (options.zero >= 2) gradients = shard;
+    if (options.zero == 3) {
+      const int64_t root = sizes.root ? sizes.layout.buckets[*sizes.root].padded_count : 0;
+      parameters = shard + root;
+      gathered = peak_gathered(sizes, options);
+    }
+    for (size_t i = 0; i < sizes.parameters.size(); ++i) {
+      if (!sizes.parameters[i]->frozen) updated += sizes.held(i, options, rank);
+    }
+  }
+};
+
+}  // namespace
+
 MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
                                   int rank) {
-  const StrategyOptions& options = shape.options;
   const Sizes sizes(units, shape);
-  const int64_t whole = sizes.padded(), shard = whole / sizes.num_shards;
-  int64_t parameters = whole, gradients = whole, updated = 0;
-  if (options.zero == 0 && options.deterministic) gradients += whole;
-  if (options.zero == 1 && options.deterministic) gradients += shard;
-  if (options.zero >= 2) gradients = shard + peak_gradient_buffers(units, sizes, shape);
-  if (options.zero == 3) {
-    const int64_t root = sizes.root ? sizes.layout.buckets[*sizes.root].padded_count : 0;
-    parameters = shard + root + peak_gathered(sizes, options);
-  }
-  for (size_t i = 0; i < sizes.parameters.size(); ++i) {
-    if (sizes.parameters[i]->frozen) continue;
-    updated +=
-        options.zero == 0 ? sizes.layout.places[i].count : part_of(sizes.layout, i, rank % sizes.num_shards).count();
-  }
-  return {parameters * kF32, gradients * kF32, updated * moments_per_element * kF32, std::nullopt};
+  const Kept kept(sizes, shape.options, rank);
+  const int64_t buffers = shape.options.zero >= 2 ? peak_gradient_buffers(units, sizes, shape) : 0;
+  return {(kept.parameters + kept.gathered) * kF32, (kept.gradients + buffers) * kF32,
+          kept.updated * moments_per_element * kF32, std::nullopt};
 }
 
 // ---- Stages --------------------------------------------------------------------------------------------------------
@@ -181,6 +228,36 @@ StrategyShape shape_of_part(const StageUnits::Part& part, const StrategyShape& s
   StrategyShape of_part = shape;
   if (part.tied) of_part.num_micro_batches = 1;
   return of_part;
+}
+
+std::vector<Sizes> sizes_of_parts(const StageUnits& stage, const StrategyShape& shape) {
+  std::vector<Sizes> sizes;
+  for (const StageUnits::Part& part : stage.parts()) sizes.emplace_back(part.units, shape);
+  return sizes;
+}
+
+/// Elements of the largest set of gradient buffers of all parts together.
+int64_t peak_gradient_buffers(const StageUnits& stage, const std::vector<Sizes>& sizes, const StrategyShape& shape,
+                              const PipelineShape& pipeline) {
+  std::vector<GradientBuffers> parts;
+  for (size_t i = 0; i < sizes.size(); ++i) parts.emplace_back(stage.parts()[i].units, sizes[i], shape.options);
+  int64_t peak = 0;
+  const PipelineSchedule schedule = pipeline_schedule(pipeline);
+  for (const Action& action : schedule[static_cast<size_t>(stage.stage())]) {
+    if (action.kind != Action::Kind::Backward) continue;
+    const UnitList& units = stage.chunks()[static_cast<size_t>(action.chunk)];
+    GradientBuffers& part = parts[static_cast<size_t>(action.chunk)];
+    part.begin_micro_batch();
+    for (size_t u = units.size(); u-- > 0;) {
+      part.attach(stage.placed(*units[u]));
+      if (const Unit* tied = stage.placed_tied(*units[u])) parts.back().attach(*tied);
+      int64_t elements = 0;
+      for (const GradientBuffers& buffers : parts) elements += buffers.elements();
+      peak = std::max(peak, elements);
+      part.complete(stage.placed(*units[u]));
+    }
+  }
+  return peak;
 }
 
 }  // namespace
@@ -213,17 +290,30 @@ std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline
           {"pp.tied", static_cast<double>(tied * kF32), 0}};
 }
 
-MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, int moments_per_element,
-                                  int rank) {
-  MemoryPrediction sum;
-  for (const StageUnits::Part& part : stage.parts()) {
-    const MemoryPrediction of_part =
-        predicted_memory(part.units, shape_of_part(part, shape), moments_per_element, rank);
-    sum.parameters += of_part.parameters;
-    sum.gradients += of_part.gradients;
-    sum.optimizer += of_part.optimizer;
+int64_t partial_elements(const StageUnits& stage, const StrategyShape& shape, int rank) {
+  int64_t sum = 0;
+  for (const Sizes& sizes : sizes_of_parts(stage, shape)) {
+    for (size_t i = 0; i < sizes.parameters.size(); ++i) {
+      const Parameter& parameter = *sizes.parameters[i];
+      if (parameter.partial && !parameter.frozen) sum += sizes.held(i, shape.options, rank);
+    }
   }
   return sum;
+}
+
+MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, const PipelineShape& pipeline,
+                                  int moments_per_element, int rank) {
+  const std::vector<Sizes> parts = sizes_of_parts(stage, shape);
+  int64_t parameters = 0, gathered = 0, gradients = 0, updated = 0;
+  for (const Sizes& sizes : parts) {
+    const Kept kept(sizes, shape.options, rank);
+    parameters += kept.parameters;
+    gathered = std::max(gathered, kept.gathered);
+    gradients += kept.gradients;
+    updated += kept.updated;
+  }
+  if (shape.options.zero >= 2) gradients += peak_gradient_buffers(stage, parts, shape, pipeline);
+  return {(parameters + gathered) * kF32, gradients * kF32, updated * moments_per_element * kF32, std::nullopt};
 }
 
 }  // namespace sixfold::parallel

@@ -37,6 +37,10 @@ std::vector<TagTraffic> predicted_traffic(const StageUnits& stage, const Strateg
 std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline, const StageUnits& stage,
                                                    int64_t activation_elements);
 
+/// Elements of the partial gradients (Parameter::partial) that rank `rank` of the data-parallel group holds of a stage:
+/// what sum_partial_gradients() adds up over the tensor-parallel ranks.
+int64_t partial_elements(const StageUnits& stage, const StrategyShape& shape, int rank);
+
 /// Peak bytes of a rank, padding included. With P, G, N and R as in strategy.h:
 ///
 ///   DDP      parameters P                                 gradients G (deterministic: 2 G)
@@ -53,9 +57,11 @@ struct MemoryPrediction {
 };
 MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
                                   int rank = 0);
-/// The same for the strategies of a stage: the sum over its parts, at most (with several chunks and ZeRO-3, the units
-/// of only one are whole at a time).
-MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, int moments_per_element,
-                                  int rank = 0);
+/// The same for the strategies of a stage, the sum over its parts but for what comes and goes: with ZeRO-3 the units of
+/// one chunk are whole at a time, and buffers are those of the backwards in the order of the stage's list of actions.
+/// Buckets of one chunk may still be under way while another's are filled, and tied weights have their buffer from
+/// their first user to the end of the step.
+MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, const PipelineShape& pipeline,
+                                  int moments_per_element, int rank = 0);
 
 }  // namespace sixfold::parallel

@@ -53,7 +53,9 @@ Corpus load_corpus(const fs::path& path) {
         ++(append_file(path / name, true, corpus.bytes) ? corpus.num_files : corpus.num_skipped);
       }
     } else {
-      throw ConfigError("--data " + path.string() + ": no such file or folder");
+      throw ConfigError("--data " + path.string() +
+                        (fs::exists(path) ? ": is no regular file and no folder" : ": no such file or folder") +
+                        "; allowed are a file and a folder of text files");
     }
   } catch (const fs::filesystem_error& error) {
     throw ConfigError("--data " + path.string() + ": " + error.what());

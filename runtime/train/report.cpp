@@ -130,9 +130,12 @@ void print_pipeline(std::ostream& out, const PipelineSummary& pipeline) {
 void print_speed(std::ostream& out, const RunSummary& summary) {
   const double gflops = summary.tokens_per_second * summary.flops_per_token / 1e9;
   out << "speed: " << fixed(summary.tokens_per_second, 0) << " tokens/s, " << fixed(summary.step_seconds * 1e3, 1)
-      << " ms a step, " << fixed(gflops, 1) << " GFLOP/s = " << percent(summary.mfu()) << " of the "
-      << fixed(summary.gemm_gflops, 1) << " GFLOP/s that matrix products reach here (" << summary.num_ranks << " x "
-      << summary.num_threads << " threads)\n";
+      << " ms a step, " << fixed(gflops, 1) << " GFLOP/s";
+  if (summary.gemm_gflops > 0) {
+    out << " = " << percent(summary.mfu()) << " of the " << fixed(summary.gemm_gflops, 1)
+        << " GFLOP/s that matrix products reach here";
+  }
+  out << " (" << summary.num_ranks << " x " << summary.num_threads << " threads)\n";
 }
 
 }  // namespace sixfold::train

@@ -58,7 +58,7 @@ struct RunSummary {
   double step_seconds = 0;       // mean, without the first step (where there are more), which touches fresh memory
   double tokens_per_second = 0;  // of all ranks, over the same steps
   double flops_per_token = 0;
-  double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run
+  double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run; 0: it was not
   std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;

@@ -25,6 +25,7 @@ class MeetingGroup final : public GroupBackend, public Progressable {
   int size() const override { return host_->size(); }
   int world_rank(int r) const override { return host_->world_rank(r); }
   const Topology& topology() const override { return host_->topology(); }
+  Algorithm algorithm_for(const Collective& collective) const override { return plans_.choose(collective); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;
   std::unique_ptr<GroupBackend> split(int color, int key) override;

@@ -45,6 +45,8 @@ class GroupPlans {
   /// Throws ConfigError where the algorithm asked for does not apply. Blocks of different size are planned anew each
   /// time.
   std::shared_ptr<const GroupPlan> plan_for(const Collective& collective);
+  /// The algorithm that a collective runs by, which may not apply (plan_for).
+  Algorithm choose(const Collective& collective) const;
 
  private:
   /// What tells shapes apart.
@@ -80,7 +82,6 @@ class GroupPlans {
   };
 
   std::shared_ptr<const GroupPlan> make_plan(const Collective& collective);
-  Algorithm choose(const Collective& collective) const;
   bool applies(const Collective& collective, Algorithm algorithm) const;
   void check_applies(const Collective& collective, Algorithm algorithm) const;
 

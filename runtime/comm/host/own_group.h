@@ -49,6 +49,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
   int rank() const override { return links_.rank(); }
   int size() const override { return links_.size(); }
   const Topology& topology() const override { return topology_; }
+  Algorithm algorithm_for(const Collective& collective) const override { return plans_.choose(collective); }
   int world_rank(int r) const override { return links_.members().at(static_cast<size_t>(r)); }
   std::shared_ptr<WorkState> start(const Collective& collective) override;
   std::shared_ptr<WorkState> transfer(std::span<const P2p> transfers) override;

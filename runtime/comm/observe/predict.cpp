@@ -200,10 +200,20 @@ double sent_by_powers_of_two(Algorithm algorithm, const Call& call, double full)
   return sent + (power.paired ? full : 0);
 }
 
+/// Elements of the part of the buffer that ends at `rank`, reduced, and is gathered from there.
+double part(const Call& call, int rank) {
+  return static_cast<double>(part_of(call.count, call.size, rank).count());
+}
+
+double sent_by_direct_all_reduce(const Call& call, double full) {
+  if (full * call.size * call.size <= kOneShotCount) return (call.size - 1) * full;
+  return full - part(call, call.rank) + (call.size - 1) * part(call, call.rank);
+}
+
 double sent_by_all_reduce(Algorithm algorithm, const Call& call, double full) {
   switch (algorithm) {
     case Algorithm::Ring:
-      return twice_all_but_one_of(call.size, full);
+      return 2 * full - part(call, call.rank) - part(call, next_in_ring(call));
     case Algorithm::Tree:
       return (num_tree_children(call, 0) + (call.rank != 0 ? 1 : 0)) * full;
     case Algorithm::DoubleTree: {
@@ -213,8 +223,7 @@ double sent_by_all_reduce(Algorithm algorithm, const Call& call, double full) {
       return (num_double_tree_children(place, call.size) + num_parents) * full / 2;
     }
     case Algorithm::Direct:
-      return full * call.size * call.size <= kOneShotCount ? (call.size - 1) * full
-                                                           : twice_all_but_one_of(call.size, full);
+      return sent_by_direct_all_reduce(call, full);
     case Algorithm::RecursiveDoubling:
     case Algorithm::HalvingDoubling:
       return sent_by_powers_of_two(algorithm, call, full);

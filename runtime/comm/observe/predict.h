@@ -20,8 +20,9 @@ namespace sixfold::comm {
 ///   AllGather       all blocks but one: the next rank's (ring), one's own (direct: that one N-1 times), those of the
 ///   ReduceScatter   rounds (recursive_doubling, halving_doubling), of rail and node (hierarchical)
 ///   AllToAll        all blocks but one's own; hierarchical: M(n-1) blocks inside the node, (M-1) n between nodes
-/// Exact per rank, with or without call.counts; where an AllReduce cuts a buffer into parts that are not equal (N of
-/// them; double_tree 2; halving_doubling P; hierarchical n, then M), exact in the sum over the ranks.
+/// Exact per rank, with or without call.counts; where an AllReduce cuts a buffer into parts that are not equal
+/// (double_tree 2; halving_doubling P; hierarchical n, then M; ring and direct N, if it goes in several passes), exact
+/// in the sum over the ranks.
 ///
 /// Throws CheckError where the algorithm does not apply to the primitive and call.topology. Source: Thakur,
 /// Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005; Patarasuk, Yuan,
