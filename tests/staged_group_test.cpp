@@ -125,17 +125,20 @@ TEST(Staged, BlocksOfDifferentSize) {
         world.group().reduce_scatter(buf(full), buf(part), counts, ReduceOp::Sum).wait();
         EXPECT_EQ(part, sums);
 
-        // Rank s sends 100 s + d elements to rank d, each of value 10 s + d: the ranks know different counts.
-        std::vector<int32_t> sent, received(3 * r + 300, -1), wanted;
+        // Rank s sends 100 s + 50 d elements to rank d, each of value 10 s + d: what rank 2 knows of makes 5 pieces,
+        // what the others know of 4.
+        std::vector<int32_t> sent, received(150 * r + 300, -1), wanted;
         std::vector<size_t> send, receive;
         for (size_t peer = 0; peer < 3; ++peer) {
-          send.push_back(100 * r + peer);
-          receive.push_back(100 * peer + r);
+          send.push_back(100 * r + 50 * peer);
+          receive.push_back(100 * peer + 50 * r);
           sent.insert(sent.end(), send.back(), static_cast<int32_t>(10 * r + peer));
           wanted.insert(wanted.end(), receive.back(), static_cast<int32_t>(10 * peer + r));
         }
         world.group().all_to_all(buf(sent), buf(received), send, receive).wait();
         EXPECT_EQ(received, wanted);
+        world.group().all_gather(buf(own), buf(all), counts).wait();  // the ranks still agree which part is which
+        EXPECT_EQ(all, expected);
       },
       staged());
 }
@@ -209,14 +212,14 @@ TEST(Staged, OperationsSeeWhatThoseBeforeThemWrite) {
   run_ranks(
       3,
       [](comm::World& world) {
-        for (int round = 0; round < 10; ++round) {
-          std::vector<int32_t> x(900, 1), y(900), z(900), other(100, world.rank());
+        for (size_t count : {50, 100, 200, 300, 900}) {  // 1 piece, for which there are buffers to spare, to 4
+          std::vector<int32_t> x(count, 1), y(count), z(count), other(100, world.rank());
           comm::Work first = world.group().all_reduce(buf(x), buf(y), ReduceOp::Sum);
           comm::Work second = world.group().all_reduce(buf(y), buf(z), ReduceOp::Sum);
           comm::Work third = world.group().all_reduce(buf(other), buf(other), ReduceOp::Max);
           third.wait();
           EXPECT_EQ(other, std::vector<int32_t>(100, 2));
-          EXPECT_EQ(z, std::vector<int32_t>(900, 9));
+          EXPECT_EQ(z, std::vector<int32_t>(count, 9));
           first.wait();
           second.wait();
         }
