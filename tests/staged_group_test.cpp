@@ -74,6 +74,24 @@ TEST(Staged, EveryDtypeAndOpInAndOutOfPlace) {
       staged());
 }
 
+// Pieces so large that peers write to and read from the pinned buffers themselves (LinkOptions).
+TEST(Staged, PeersReachThePinnedBuffers) {
+  const auto gpus = std::make_shared<HostGpus>();
+  gpus->shape.piece_bytes = 128 << 10;
+  comm::WorldOptions options = staged(gpus);
+  options.links.min_in_place_bytes = options.links.min_lend_bytes = 0;
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        for (Primitive primitive : comm::kCollectives) {
+          for (Algorithm algorithm : comm::algorithms_of(primitive)) {
+            EXPECT_EQ(run_staged(world, {primitive, algorithm, 100003, DType::F32, ReduceOp::Sum, 1}), "");
+          }
+        }
+      },
+      options);
+}
+
 // Whole on the host, and in pieces.
 TEST(Staged, PiecesHaveTheBitsOfDirect) {
   run_ranks(
