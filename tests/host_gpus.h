@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "runtime/comm/cuda/gpu_provider.h"
+#include "tests/collective_cases.h"
 #include "tests/host_grid.h"
 #include "tests/host_staging.h"
 
@@ -28,5 +29,16 @@ class HostGpus final : public comm::GpuProvider {
   std::shared_ptr<HostGrid> grid_;
   std::atomic<int> num_staging_ = 0;
 };
+
+/// As run_case(), with buffers that only a HostStaging reaches. `memory`: the World's.
+inline std::string run_case_on_device(comm::Communicator& group, Memory& memory, const CollectiveCase& c) {
+  return dispatch(c.dtype, [&](auto element) {
+    CaseBuffers<decltype(element)> buffers(memory, c, group.rank(), group.size());
+    issue(group, c, comm::ConstBuf(on_device(buffers.in), buffers.in_count, c.dtype),
+          comm::Buf(on_device(buffers.out), buffers.out_count, c.dtype))
+        .wait();
+    return buffers.check(c, group.rank(), group.size());
+  });
+}
 
 }  // namespace sixfold::test

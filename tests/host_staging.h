@@ -4,12 +4,11 @@
 // crashes.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -83,14 +82,14 @@ class HostStaging final : public comm::StagingDevice {
     return issue(to_device_, copies, [](const comm::StagingCopy& c) { std::memcpy(host_of(c), c.host, c.bytes); });
   }
   void pin(void* data, size_t bytes) override {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 4096, 0u);
+    SIXFOLD_CHECK_EQ(reinterpret_cast<uintptr_t>(data) % 4096, 0u, "pages are pinned");
     pinned_[static_cast<std::byte*>(data)] = bytes;
     ++counts_.pins;
   }
   void unpin(void* data) noexcept override {
     to_host_.drain();
     to_device_.drain();
-    EXPECT_EQ(pinned_.erase(static_cast<std::byte*>(data)), 1u);
+    pinned_.erase(static_cast<std::byte*>(data));
     ++counts_.unpins;
   }
 
@@ -171,13 +170,13 @@ class HostStaging final : public comm::StagingDevice {
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(c.device) & ~kDeviceBit);
   }
   void check(const comm::StagingCopy& c) const {
-    EXPECT_GT(c.bytes, 0u);
-    EXPECT_NE(reinterpret_cast<uintptr_t>(c.device) & kDeviceBit, 0u) << "not memory of the device";
-    const auto* host = static_cast<const std::byte*>(c.host);
-    const auto after = pinned_.upper_bound(const_cast<std::byte*>(host));
-    ASSERT_NE(after, pinned_.begin()) << "not pinned";
+    SIXFOLD_CHECK(c.bytes > 0, "no empty copies");
+    SIXFOLD_CHECK((reinterpret_cast<uintptr_t>(c.device) & kDeviceBit) != 0, "memory of the device");
+    auto* const host = static_cast<std::byte*>(c.host);
+    const auto after = pinned_.upper_bound(host);
+    SIXFOLD_CHECK(after != pinned_.begin(), "pinned memory");
     const auto& [begin, bytes] = *std::prev(after);
-    EXPECT_LE(host + c.bytes, begin + bytes) << "not pinned";
+    SIXFOLD_CHECK(host + c.bytes <= begin + bytes, "pinned memory");
   }
   void log(char direction) {
     const std::lock_guard lock(counts_.mutex);

@@ -44,6 +44,18 @@ TEST(MpiLinks, SmallSlotsAreExactToo) {
   }
 }
 
+// Ranks on GPUs, for which there are threads of the host: on nodes that share no memory, and on one.
+TEST(MpiLinks, CarryWhatIsStagedThroughTheHost) {
+  for (const Nodes& nodes : {Nodes{4, "2x2"}, Nodes{2, "1x2"}}) {
+    SCOPED_TRACE(nodes.topology);
+    const Outcome outcome =
+        run_command(mpirun(nodes.num_ranks) + kBuild + "comm_mpi_check staged" + linked_by_mpi(nodes.topology));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("CHECKED 38 cases, 0 wrong"), std::string::npos) << outcome.output;
+    EXPECT_EQ(times(outcome.output, "collectives on GPUs: staged"), 1) << outcome.output;
+  }
+}
+
 // Who sends by MPI, and that nobody calls MPI's collectives: of one node none, of several all.
 TEST(MpiLinks, CarryWhatGoesBetweenNodesAndNothingElse) {
   for (const Nodes& nodes : kNodes) {

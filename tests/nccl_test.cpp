@@ -5,6 +5,7 @@
 #include "runtime/comm/nccl/stream_queue.h"
 #include "tests/collective_cases.h"
 #include "tests/harness.h"
+#include "tests/host_gpus.h"
 #include "tests/refusal.h"
 
 namespace sixfold::test {
@@ -78,6 +79,38 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, testing::Values(1, 2, 3, 5));
 
 Buf buf(std::vector<int32_t>& x) {
   return Buf(x.data(), x.size(), DType::I32);
+}
+
+// Ranks whose GPUs do not reach one another; those that share one are refused.
+TEST(Nccl, ServesWhereOurOwnDoesNotReach) {
+  const auto gpus = std::make_shared<HostGpus>();
+  comm::WorldOptions options = on_stub();
+  options.backend = comm::BackendKind::Nccl;
+  options.gpus = gpus;
+  expect_mentions(refusal([&] {
+                    run_ranks(
+                        2, [](comm::World& world) { world.group(); }, options);
+                  }),
+                  {"--comm nccl", "ranks 0 and 1 share a GPU", "allowed here: own"});
+  gpus->place_of = [](int local_rank) {
+    comm::GpuPlace place;
+    place.gpu.bytes[0] = static_cast<uint8_t>(local_rank);
+    return place;
+  };
+  for (const comm::BackendKind backend : {comm::BackendKind::Own, comm::BackendKind::Nccl}) {
+    options.backend = backend;
+    run_ranks(
+        3,
+        [](comm::World& world) {
+          std::vector<int32_t> x = {1, world.rank()};
+          world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();
+          EXPECT_EQ(x, (std::vector<int32_t>{3, 3}));
+          EXPECT_EQ(world.gpu_use()->mode, comm::GpuMode::Nccl);
+          EXPECT_EQ(world.comm_table().rows().front().backend, "own");  // where the ranks are
+          EXPECT_EQ(world.comm_table().rows().back().backend, "nccl");
+        },
+        options);
+  }
 }
 
 TEST(Nccl, BlocksOfDifferentSizeMessagesAndSplit) {

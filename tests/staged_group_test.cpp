@@ -2,7 +2,7 @@
 // and pieces are small, so that few elements make many.
 #include <thread>
 
-#include "tests/collective_cases.h"
+#include "runtime/comm/host/progress.h"
 #include "tests/harness.h"
 #include "tests/host_gpus.h"
 #include "tests/refusal.h"
@@ -29,14 +29,7 @@ Buf buf(std::vector<int32_t>& x) {
 }
 
 std::string run_staged(comm::World& world, const CollectiveCase& c) {
-  return dispatch(c.dtype, [&](auto element) {
-    using T = decltype(element);
-    CaseBuffers<T> buffers(world.memory(), c, world.rank(), world.size());
-    issue(world.group(), c, ConstBuf(on_device(buffers.in), buffers.in_count, c.dtype),
-          Buf(on_device(buffers.out), buffers.out_count, c.dtype))
-        .wait();
-    return buffers.check(c, world.rank(), world.size());
-  });
+  return run_case_on_device(world.group(), world.memory(), c);
 }
 
 class Staged : public testing::TestWithParam<int> {};
@@ -79,6 +72,24 @@ TEST(Staged, EveryDtypeAndOpInAndOutOfPlace) {
         }
       },
       staged());
+}
+
+// Pieces so large that peers write to and read from the pinned buffers themselves (LinkOptions).
+TEST(Staged, PeersReachThePinnedBuffers) {
+  const auto gpus = std::make_shared<HostGpus>();
+  gpus->shape.piece_bytes = 128 << 10;
+  comm::WorldOptions options = staged(gpus);
+  options.links.min_in_place_bytes = options.links.min_lend_bytes = 0;
+  run_ranks(
+      3,
+      [](comm::World& world) {
+        for (Primitive primitive : comm::kCollectives) {
+          for (Algorithm algorithm : comm::algorithms_of(primitive)) {
+            EXPECT_EQ(run_staged(world, {primitive, algorithm, 100003, DType::F32, ReduceOp::Sum, 1}), "");
+          }
+        }
+      },
+      options);
 }
 
 // Whole on the host, and in pieces.
@@ -125,17 +136,20 @@ TEST(Staged, BlocksOfDifferentSize) {
         world.group().reduce_scatter(buf(full), buf(part), counts, ReduceOp::Sum).wait();
         EXPECT_EQ(part, sums);
 
-        // Rank s sends 100 s + d elements to rank d, each of value 10 s + d: the ranks know different counts.
-        std::vector<int32_t> sent, received(3 * r + 300, -1), wanted;
+        // Rank s sends 100 s + 50 d elements to rank d, each of value 10 s + d: what rank 2 knows of makes 5 pieces,
+        // what the others know of 4.
+        std::vector<int32_t> sent, received(150 * r + 300, -1), wanted;
         std::vector<size_t> send, receive;
         for (size_t peer = 0; peer < 3; ++peer) {
-          send.push_back(100 * r + peer);
-          receive.push_back(100 * peer + r);
+          send.push_back(100 * r + 50 * peer);
+          receive.push_back(100 * peer + 50 * r);
           sent.insert(sent.end(), send.back(), static_cast<int32_t>(10 * r + peer));
           wanted.insert(wanted.end(), receive.back(), static_cast<int32_t>(10 * peer + r));
         }
         world.group().all_to_all(buf(sent), buf(received), send, receive).wait();
         EXPECT_EQ(received, wanted);
+        world.group().all_gather(buf(own), buf(all), counts).wait();  // the ranks still agree which part is which
+        EXPECT_EQ(all, expected);
       },
       staged());
 }
@@ -192,6 +206,9 @@ TEST(Staged, BarriersSplitsAndGroupsInDifferentOrder) {
           comm::Work x = early.all_reduce(buf(a), buf(a), ReduceOp::Sum);
           comm::Work y = late.all_reduce(buf(b), buf(b), ReduceOp::Sum);
           comm::Work z = pair.all_gather(buf(own), buf(both));
+          // One rank has its pieces on the way before the barrier, the others most likely have not.
+          const double until = comm::seconds_now() + 0.001;
+          while (world.rank() == round % 4 && comm::seconds_now() < until) world.progress();
           world.group().barrier();
           z.wait();
           y.wait();
@@ -209,14 +226,14 @@ TEST(Staged, OperationsSeeWhatThoseBeforeThemWrite) {
   run_ranks(
       3,
       [](comm::World& world) {
-        for (int round = 0; round < 10; ++round) {
-          std::vector<int32_t> x(900, 1), y(900), z(900), other(100, world.rank());
+        for (size_t count : {50, 100, 200, 300, 900}) {  // 1 piece, for which there are buffers to spare, to 4
+          std::vector<int32_t> x(count, 1), y(count), z(count), other(100, world.rank());
           comm::Work first = world.group().all_reduce(buf(x), buf(y), ReduceOp::Sum);
           comm::Work second = world.group().all_reduce(buf(y), buf(z), ReduceOp::Sum);
           comm::Work third = world.group().all_reduce(buf(other), buf(other), ReduceOp::Max);
           third.wait();
           EXPECT_EQ(other, std::vector<int32_t>(100, 2));
-          EXPECT_EQ(z, std::vector<int32_t>(900, 9));
+          EXPECT_EQ(z, std::vector<int32_t>(count, 9));
           first.wait();
           second.wait();
         }

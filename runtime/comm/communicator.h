@@ -41,7 +41,8 @@ struct Options {
   std::string tag = "untagged";           // the name that the communication table groups by, e.g. "dp.grads"
   int lane = 0;                           // point-to-point only: messages of one lane keep their order; < kNumLanes
   /// On a GPU, the stream (a cudaStream_t) that writes the buffers before the call and reads them after Work::wait(),
-  /// which then waits for nothing but the launch. nullptr: the buffers are ready, and wait() returns when all is done.
+  /// which then waits for nothing but the launch (where buffers go through the host: until the last copy is issued).
+  /// nullptr: the buffers are ready, and wait() returns when all is done.
   void* stream = nullptr;
 };
 

@@ -1,7 +1,8 @@
 // Started by mpirun: the collective cases between processes, on our own backend or on MPI's (argument "own" or "mpi").
 // "mismatch" and "throw" are ranks that disagree and a rank that fails, "paced" a message on an emulated link,
-// "compute" an all-reduce that nobody but progress threads drives; "failed" and "disagreed" what such threads hear.
-// Prints "CHECKED n cases" on rank 0 and exits 0 when every rank saw every case right.
+// "staged" buffers on a device, for which there are threads of the host, "compute" an all-reduce that nobody but
+// progress threads drives; "failed" and "disagreed" what such threads hear. Prints "CHECKED n cases" on rank 0 and
+// exits 0 when every rank saw every case right.
 //
 //   comm_mpi_check [WHAT] [--topology NODESxRANKS] [--force-mpi-links] [--slot-bytes N] [--num-slots N] [--max-count N]
 //                  [--progress-thread auto|on|off]
@@ -10,6 +11,7 @@
 #include "runtime/comm/host/progress.h"
 #include "runtime/core/log.h"
 #include "tests/collective_product.h"
+#include "tests/host_gpus.h"
 
 namespace sixfold::test {
 namespace {
@@ -118,6 +120,25 @@ void check_pace(comm::World& world, Tally& tally) {
   tally.add(comm::seconds_now() - start >= 0.025 ? "" : "an emulated link was too fast");
 }
 
+/// Whether or not nodes share memory, the modes of GPUs that would reach each other are not there yet.
+void check_staged(comm::World& world, Tally& tally) {
+  for (Primitive primitive : comm::kCollectives) {
+    for (size_t count : {size_t{0}, size_t{1}, size_t{1009}}) {
+      for (bool in_place : {false, true}) {
+        CollectiveCase c{primitive, Algorithm::Auto, count, DType::F32, ReduceOp::Sum, world.size() - 1, in_place};
+        tally.add(run_case_on_device(world.group(), world.memory(), c));
+      }
+    }
+  }
+  std::vector<float> out(1000, static_cast<float>(world.rank())), in(1000);
+  const int next = (world.rank() + 1) % world.size(), previous = (world.rank() + world.size() - 1) % world.size();
+  const comm::P2p transfers[2] = {{comm::P2p::Kind::Send, {on_device(out.data()), 1000, DType::F32}, next, {}},
+                                  {comm::P2p::Kind::Recv, {on_device(in.data()), 1000, DType::F32}, previous, {}}};
+  world.group().batch(transfers).wait();
+  tally.add(in == std::vector<float>(1000, static_cast<float>(previous)) ? "" : "exchange");
+  tally.add(world.gpu_use()->mode == comm::GpuMode::Staged ? "" : "another mode");
+}
+
 /// Some 10 ms of arithmetic.
 void compute() {
   volatile float sum = 0;
@@ -190,6 +211,7 @@ Arguments parse(int argc, char** argv) {
     }
   }
   if (arguments.what == "mpi") arguments.world.backend = comm::BackendKind::Mpi;
+  if (arguments.what == "staged") arguments.world.gpus = std::make_shared<HostGpus>();
   if (arguments.what == "paced") arguments.world.emulate_links = "intra=1,inter=0.01";
   return arguments;
 }
@@ -198,6 +220,10 @@ Tally check(comm::World& world, const Arguments& arguments) {
   Tally tally;
   if (arguments.what == "paced") {
     check_pace(world, tally);
+    return tally;
+  }
+  if (arguments.what == "staged") {
+    check_staged(world, tally);
     return tally;
   }
   if (arguments.what == "compute") {
@@ -227,7 +253,9 @@ int main(int argc, char** argv) {
       if (arguments.what == "throw") return test::fail_on_one_rank(world);
       const test::Tally tally = test::check(world, arguments);
       int32_t wrong = tally.num_wrong;
-      world.group().all_reduce({&wrong, 1, DType::I32}, {&wrong, 1, DType::I32}, ReduceOp::Sum).wait();
+      comm::Communicator all =
+          world.open_group(arguments.world.gpus ? comm::BackendKind::Host : arguments.world.backend, false);
+      all.all_reduce({&wrong, 1, DType::I32}, {&wrong, 1, DType::I32}, ReduceOp::Sum).wait();
       if (world.rank() == 0) std::printf("CHECKED %d cases, %d wrong over all ranks\n", tally.num_cases, wrong);
       right = wrong == 0;
     });

@@ -51,13 +51,13 @@ std::vector<GpuPlace> gather(const GpuPlace& own, OwnGroup& world) {
   return places;
 }
 
-bool can_load(const NcclSetup* nccl) {
-  if (nccl == nullptr) return false;
+/// nullptr where it must not be used, or is not there.
+std::shared_ptr<const NcclApi> load(const NcclSetup* nccl) {
+  if (nccl == nullptr) return nullptr;
   try {
-    NcclApi::load(nccl->library);
-    return true;
+    return NcclApi::load(nccl->library);
   } catch (const ConfigError&) {
-    return false;
+    return nullptr;
   }
 }
 
@@ -73,8 +73,9 @@ ModeChoice choose_runnable(std::span<const GpuPlace> places, GpuMode wanted) {
 
 }  // namespace
 
-GpuGroups::GpuGroups(const Parts& parts, GpuPlace own, OwnGroup& world, GpuMode wanted) : parts_(parts) {
-  own.has_nccl = can_load(parts.nccl);
+GpuGroups::GpuGroups(const Parts& parts, GpuPlace own, OwnGroup& world, GpuMode wanted)
+    : parts_(parts), nccl_(load(parts.nccl)) {
+  own.has_nccl = nccl_ != nullptr;
   places_ = gather(own, world);
   const ModeChoice choice = choose_runnable(places_, wanted);
   use_.mode = choice.mode;

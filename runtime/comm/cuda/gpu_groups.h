@@ -7,6 +7,7 @@
 #include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/comm/cuda/meeting.h"
 #include "runtime/comm/host/own_group.h"
+#include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/comm/nccl/stream_queue.h"
 
 namespace sixfold::comm {
@@ -32,7 +33,8 @@ class GpuGroups {
 
  private:
   Parts parts_;
-  std::vector<GpuPlace> places_;  // by rank of the World
+  std::shared_ptr<const NcclApi> nccl_;  // which stays loaded
+  std::vector<GpuPlace> places_;         // by rank of the World
   GpuUse use_;
 };
 

@@ -38,7 +38,7 @@ class StagedGroup final : public GroupBackend, public Progressable {
 
  private:
   struct Lane {
-    std::unique_ptr<StagedLine> line;
+    std::unique_ptr<StagedLine> line;  // with buffers that are pinned when the lane is first used
     uint64_t next_sequence = 0;
   };
 

@@ -45,8 +45,9 @@ class StagingDevice {
   /// Copies in one direction are done in the order of issue; the event is that of the last one. At least one.
   virtual std::unique_ptr<StagingEvent> copy_to_host(std::span<const StagingCopy> copies) = 0;
   virtual std::unique_ptr<StagingEvent> copy_to_device(std::span<const StagingCopy> copies) = 0;
-  /// Makes memory of the host such that the GPU copies from and to it asynchronously, until unpin(), which is called
-  /// before the memory goes away. Takes long, so once for each ring of buffers. `data`: where a page begins.
+  /// Makes memory of the host such that the GPU copies from and to it asynchronously, until unpin(), which waits for
+  /// the copies that are under way; the memory goes away after that. Takes long, so once for each ring of buffers.
+  /// `data`: where a page begins.
   virtual void pin(void* data, size_t bytes) = 0;
   virtual void unpin(void* data) noexcept = 0;
 };

@@ -52,10 +52,6 @@ class PooledEvent final : public StagingEvent {
 class CudaStaging final : public StagingDevice {
  public:
   explicit CudaStaging(int device) : device_(device), to_host_(open()), to_device_(open()) {}
-  ~CudaStaging() override {
-    cudaStreamSynchronize(to_host_.get());
-    cudaStreamSynchronize(to_device_.get());
-  }
 
   std::unique_ptr<StagingEvent> mark(void* stream) override { return event_of(static_cast<cudaStream_t>(stream)); }
   std::unique_ptr<StagingEvent> copy_to_host(std::span<const StagingCopy> copies) override {
@@ -76,7 +72,11 @@ class CudaStaging final : public StagingDevice {
     check_cuda(cudaHostRegister(data, bytes, cudaHostRegisterPortable),
                "cudaHostRegister of " + std::to_string(bytes) + " bytes");
   }
-  void unpin(void* data) noexcept override { cudaHostUnregister(data); }
+  void unpin(void* data) noexcept override {
+    cudaStreamSynchronize(to_host_.get());
+    cudaStreamSynchronize(to_device_.get());
+    cudaHostUnregister(data);
+  }
 
  private:
   /// The calling thread may be the rank's progress thread, for which no GPU is current.
