@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/observe/clock.h"
 #include "runtime/comm/observe/comm_table.h"
 #include "runtime/core/chunked_buffer.h"
 #include "runtime/core/dtype.h"
@@ -130,6 +131,25 @@ class CommLog {
   ChunkedBuffer<LoggedOperation> operations_;
   ChunkedBuffer<ExposedInterval> exposed_;
   ChunkedBuffer<ComputeSpan> spans_;
+};
+
+/// The span of a scope. Does nothing without a log.
+class SpanScope {
+ public:
+  SpanScope(CommLog* log, ComputeSpan::Kind kind, int32_t unit, int micro_batch)
+      : log_(log), kind_(kind), unit_(unit), micro_batch_(micro_batch), start_s_(log == nullptr ? 0 : seconds_now()) {}
+  ~SpanScope() {
+    if (log_ != nullptr) log_->span(kind_, unit_, micro_batch_, start_s_, seconds_now());
+  }
+  SpanScope(const SpanScope&) = delete;
+  SpanScope& operator=(const SpanScope&) = delete;
+
+ private:
+  CommLog* log_;
+  ComputeSpan::Kind kind_;
+  int32_t unit_;
+  int micro_batch_;
+  double start_s_;
 };
 
 }  // namespace sixfold::comm
