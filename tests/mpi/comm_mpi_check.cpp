@@ -5,9 +5,11 @@
 //
 //   comm_mpi_check [WHAT] [--topology NODESxRANKS] [--force-mpi-links] [--slot-bytes N] [--num-slots N] [--max-count N]
 //                  [--progress-thread auto|on|off]
+#include <cmath>
 #include <cstdio>
 
 #include "runtime/comm/host/progress.h"
+#include "runtime/comm/observe/records.h"
 #include "runtime/core/log.h"
 #include "tests/collective_product.h"
 
@@ -118,6 +120,12 @@ void check_pace(comm::World& world, Tally& tally) {
   tally.add(comm::seconds_now() - start >= 0.025 ? "" : "an emulated link was too fast");
 }
 
+/// Hosts of one machine have one clock: comparing them may be wrong by no more than it says.
+void check_clocks(comm::World& world, Tally& tally) {
+  const comm::ClockOffset offset = comm::measure_clock_offset(world);
+  tally.add(std::abs(offset.seconds) <= offset.error_s ? "" : "clocks of one machine differ");
+}
+
 /// Some 10 ms of arithmetic.
 void compute() {
   volatile float sum = 0;
@@ -209,6 +217,7 @@ Tally check(comm::World& world, const Arguments& arguments) {
   check_point_to_point(world, Category::Other, arguments.max_count, tally);
   check_point_to_point(world, Category::Communication, arguments.max_count, tally);
   check_split(world, tally);
+  check_clocks(world, tally);
   return tally;
 }
 
