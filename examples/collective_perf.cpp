@@ -85,8 +85,10 @@ int64_t run_sizes(const PerfOptions& options, Bench& bench) {
 
 /// Returns the number of wrong elements.
 int64_t run_rank(PerfOptions options, comm::World& world) {
+  const comm::ClockOffset clock = options.records.any() ? comm::measure_clock_offset(world) : comm::ClockOffset{};
   if (!options.tune.empty()) {
     tune(options, world);
+    comm::write_record_files(options.records, world, clock);
     return 0;
   }
   Bench bench(options, world);
@@ -96,6 +98,7 @@ int64_t run_rank(PerfOptions options, comm::World& world) {
     options.op = operation;
     num_wrong += run_sizes(options, bench);
   }
+  comm::write_record_files(options.records, world, clock);
   if (bench.speaks() && options.check) std::printf("# %lld wrong\n", static_cast<long long>(num_wrong));
   return num_wrong;
 }

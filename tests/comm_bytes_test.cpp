@@ -116,8 +116,8 @@ TEST(Bytes, ARepeatedSliceIsSeen) {
         Memory memory;
         comm::PeerMemory no_heaps;
         comm::Doorbells doorbells(bells, rank, {0, 1});
-        comm::GroupLinks links({comm::Topology::one_node(2), region, nullptr}, rank, {0, 1}, options, memory, no_heaps,
-                               doorbells, nullptr);
+        comm::GroupLinks links({comm::Topology::one_node(2), comm::Topology::one_node(2), region, nullptr}, rank,
+                               {0, 1}, options, memory, no_heaps, doorbells, nullptr);
         comm::Workspace workspace;
         const comm::Fail fail = [](const std::string& reason) { throw CommError(reason); };
         std::vector<float> in(100, static_cast<float>(rank)), out(200);

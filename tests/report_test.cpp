@@ -41,11 +41,15 @@ RunSummary example() {
   row.sent_bytes = 45'000'000;
   row.predicted_sent_bytes = 45'000'000;
   row.seconds = 0.1;
+  row.sent_inter_bytes = 15'000'000;
+  row.wait_seconds = 0.03;
   row.exposed_seconds = 0.06;
+  row.exposed_wait_seconds = 0.02;
   summary.comm = {row};
   row.backend = "mpi";
   row.tag = "dp.other";
   summary.comm.push_back(row);
+  summary.comm_busy_seconds = 0.15;  // of 0.2, for half of one goes on beside half of the other
   summary.memory = {{Category::Parameters, 3'000'000, 3e6}, {Category::Activations, 1'500, std::nullopt}};
   return summary;
 }
@@ -77,6 +81,32 @@ TEST(Report, CommunicationTable) {
   std::ostringstream none;
   print_comm_table(none, alone);
   EXPECT_EQ(none.str(), "communication: none (one rank)\n");
+}
+
+TEST(Report, PrimitiveTable) {
+  RunSummary summary = example();
+  summary.comm.push_back(summary.comm[0]);  // another tag of the same primitive
+  summary.comm.back().tag = "tp.attn_out";
+  std::ostringstream out;
+  print_primitive_table(out, summary);
+  auto lines = words_of(out.str());
+  ASSERT_EQ(lines.size(), 5u);
+  // Twice the row of the example: 10 MB of 30 sent go to another node; 12 of 20 ms are exposed.
+  EXPECT_EQ(lines[3], (std::vector<std::string>{"all_reduce", "4.00", "6.000", "6.000", "3.000", "20.000", "12.000",
+                                                "4.000", "40.0%"}));
+  EXPECT_EQ(lines[2], (std::vector<std::string>{"all_reduce", "(mpi)", "2.00", "3.000", "-", "-", "10.000", "6.000",
+                                                "-", "40.0%"}));
+  EXPECT_NE(out.str().find("under way for 15.000 ms a step, exposed 18.000 ms (overlap 0.0%)\n"), std::string::npos);
+
+  summary = example();
+  summary.comm.pop_back();  // MPI's
+  std::ostringstream own;
+  print_primitive_table(own, summary);
+  EXPECT_NE(
+      own.str().find("all: communication under way for 15.000 ms a step, exposed 6.000 ms (overlap 60.0%), waited "
+                     "for late ranks 2.000 ms; sent 3.000 MB inside nodes, 1.500 MB between nodes\n"),
+      std::string::npos)
+      << own.str();
 }
 
 TEST(Report, MemoryAndSpeed) {
@@ -150,6 +180,7 @@ TEST(StepLog, WritesOneObjectAStepAndASummary) {
   step.seconds = 0.25;
   step.comm_seconds = 0.05;
   step.exposed_seconds = 0.01;
+  step.late_seconds = 0.004;
   {
     StepLog log(path);
     log.step(step);
@@ -162,7 +193,7 @@ TEST(StepLog, WritesOneObjectAStepAndASummary) {
   std::filesystem::remove(path);
   EXPECT_EQ(first,
             R"({"step":3,"loss":2.5,"grad_norm":null,"lr":0.5,"tokens_per_s":400.0,"step_ms":250.0,"comm_ms":50.0,)"
-            R"("exposed_comm_ms":10.0})");
+            R"("exposed_comm_ms":10.0,"exposed_wait_ms":4.0})");
   const Json summary = Json::parse(second).at("summary");
   EXPECT_EQ(summary.at("val_loss"), 2.25);
   EXPECT_EQ(summary.at("weights_hash"), "00abcdef01234567");
@@ -170,8 +201,16 @@ TEST(StepLog, WritesOneObjectAStepAndASummary) {
   EXPECT_EQ(summary.at("comm").at(0).dump(),
             R"({"tag":"dp.grads","primitive":"all_reduce","algorithm":"ring","backend":"own","group_size":4,)"
             R"("calls_per_step":2.0,"bytes_per_step":3000000.0,"sent_bytes_per_step":4500000.0,)"
-            R"("predicted_sent_bytes_per_step":4500000.0,"ms_per_step":10.0,"exposed_ms_per_step":6.0})");
+            R"("predicted_sent_bytes_per_step":4500000.0,"ms_per_step":10.0,"exposed_ms_per_step":6.0,)"
+            R"("wait_ms_per_step":3.0,"exposed_wait_ms_per_step":2.0})");
   EXPECT_TRUE(summary.at("comm").at(1).at("sent_bytes_per_step").is_null());
+  EXPECT_EQ(summary.at("primitives").at(1).dump(),
+            R"({"primitive":"all_reduce","backend":"own","calls_per_step":2.0,"bytes_per_step":3000000.0,)"
+            R"("sent_intra_bytes_per_step":3000000.0,"sent_inter_bytes_per_step":1500000.0,"ms_per_step":10.0,)"
+            R"("exposed_ms_per_step":6.0,"exposed_wait_ms_per_step":2.0,"overlap":0.4})");
+  EXPECT_TRUE(summary.at("primitives").at(0).at("exposed_wait_ms_per_step").is_null());
+  EXPECT_EQ(summary.at("communication").at("ms_per_step"), 15);
+  EXPECT_EQ(summary.at("communication").at("exposed_ms_per_step"), 12);
   EXPECT_EQ(summary.at("memory").dump(),
             R"([{"category":"parameters","peak_bytes":3000000,"predicted_bytes":3000000.0},)"
             R"({"category":"activations","peak_bytes":1500,"predicted_bytes":null}])");

@@ -80,6 +80,9 @@ void add_measuring(CLI::App& app, PerfOptions& o, std::string& comm, std::string
              "Folder where a run that fails writes flight-recorder.json, the last operations of every rank "
              "(default: none)");
   group.path("--json", o.json, "Write the table to this file (default: none)");
+  group.path("--comm-log", o.records.comm_log,
+             "Write one JSON object for every operation of every rank (default: none)");
+  group.path("--trace", o.records.trace, "Write a timeline of all ranks that ui.perfetto.dev opens (default: none)");
   group.path(
       "--tune", o.tune,
       "Measure every algorithm of --op at every size, and write the quickest into this file; under mpirun, which "
@@ -174,6 +177,8 @@ void check_values(const PerfOptions& o) {
                          2.0 * static_cast<double>(largest_bytes(o)) * ranks_here);
   examples::check_writable("--json", o.json);
   examples::check_writable("--tune", o.tune);
+  examples::check_writable("--comm-log", o.records.comm_log);
+  examples::check_writable("--trace", o.records.trace);
   comm::check_world_options(o.world);
 }
 
@@ -229,6 +234,7 @@ Parsed parse_options(int argc, const char* const* argv, bool speaks) {
                  : "cpu";
   check_combinations(o, comm == "mpi", comm == "nccl");
   if (on_gpu(o)) set_gpus(o);
+  o.world.comm_log_bytes = o.records.any() ? comm::kCommLogBytes : 0;
   check_values(o);
   return {o, 0};
 }

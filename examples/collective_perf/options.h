@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/observe/record_files.h"
 #include "runtime/comm/world.h"
 
 namespace sixfold::collective_perf {
 
 struct PerfOptions {
   comm::WorldOptions world;
+  comm::RecordFiles records;
   std::string op = "all_reduce", dtype = "f32", redop = "sum", algorithm = "auto", json, tune;
   std::string versus = "none";  // or "mpi"
   std::string device = "cpu";   // or "cuda", once the options are parsed

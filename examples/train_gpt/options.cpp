@@ -111,6 +111,9 @@ void add_output(CLI::App& app, Options& o) {
   group.whole<int64_t>("--eval-windows", o.eval_windows, 1, "Held-out rows that a validation loss is taken over");
   group.whole<int64_t>("--sample", o.sample, 0, "Bytes of text to generate at the end");
   group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
+  group.path("--comm-log", o.comm_log, "Write one JSON object for every operation of every rank (default: none)");
+  group.path("--trace", o.trace,
+             "Write a timeline of all ranks, compute and communication, that ui.perfetto.dev opens (default: none)");
   group.path("--dump", o.dump, "Write gradients of step 1 and final weights as safetensors (default: none)");
   group.flag("--quiet", o.quiet, "Print nothing but the validation loss");
   group.flag("--no-gemm-rate", o.no_gemm_rate,

@@ -66,6 +66,7 @@ struct Options {
   int64_t sample = 200;
   std::string log;
   std::string dump;
+  std::string comm_log, trace;
   bool quiet = false;
   bool no_gemm_rate = false;
 

@@ -185,14 +185,19 @@ int count_ranks_on_host(const Options& options) {
 
 void check_outputs(const Options& options) {
   namespace fs = std::filesystem;
-  examples::check_writable("--log", options.log);
-  examples::check_writable("--dump", options.dump);
+  const std::pair<std::string, std::string> outputs[] = {
+      {"--log", options.log}, {"--comm-log", options.comm_log}, {"--trace", options.trace}, {"--dump", options.dump}};
   const auto same = [](const std::string& a, const std::string& b) {
     return !a.empty() && !b.empty() && fs::weakly_canonical(a) == fs::weakly_canonical(b);
   };
-  if (same(options.log, options.dump)) throw ConfigError("--log and --dump " + options.log + ": are one file");
-  if (same(options.log, options.data)) throw ConfigError("--log " + options.log + ": is the text of --data");
-  if (same(options.dump, options.data)) throw ConfigError("--dump " + options.dump + ": is the text of --data");
+  for (const auto& [flag, path] : outputs) {
+    examples::check_writable(flag, path);
+    if (same(path, options.data)) throw ConfigError(flag + " " + path + ": is the text of --data");
+    for (const auto& [other_flag, other] : outputs) {
+      if (flag != other_flag && same(path, other))
+        throw ConfigError(flag + " and " + other_flag + " " + path + ": are one file");
+    }
+  }
 }
 
 }  // namespace
@@ -223,6 +228,9 @@ Plan make_plan(const Options& options) {
   plan.pipeline = pipeline_shape(options, plan.trainer.share.num_micro_batches());
   plan.trainer.pp_schedule = plan.pipeline.kind;
   plan.trainer.virtual_stages = plan.pipeline.virtual_stages;
+  plan.records = {options.comm_log, options.trace};
+  plan.world.comm_log_bytes = plan.records.any() ? comm::kCommLogBytes : 0;
+  plan.world.time_waits = true;
   plan.num_cores = usable_cores();
   plan.ranks_on_host = count_ranks_on_host(options);
   const int threads_by_default =

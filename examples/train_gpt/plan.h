@@ -4,6 +4,7 @@
 
 #include "examples/train_gpt/options.h"
 #include "models/config.h"
+#include "runtime/comm/observe/record_files.h"
 #include "runtime/comm/world.h"
 #include "runtime/parallel/mesh.h"
 #include "runtime/parallel/pipeline_schedule.h"
@@ -23,6 +24,7 @@ struct Plan {
   parallel::TpOptions tp;
   parallel::StrategyOptions strategy;
   train::OptimizerOptions optimizer;
+  comm::RecordFiles records;
   train::TrainerOptions trainer;  // share.dp_rank and sequence_part are each rank's own
   int num_threads = 1;            // of a rank's kernels
   int num_cores = 1;              // that this process may run on

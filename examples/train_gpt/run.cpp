@@ -62,7 +62,9 @@ class Run {
     if (is_first()) announce_pipeline();
     if (is_first()) warn_of_placement();
     if (wants_gemm_rate()) measure_gemm();
-    world_.comm_table().reset();  // the table is about training, not about how ranks met
+    if (plan_.records.any()) clock_offset_ = comm::measure_clock_offset(world_);
+    world_.comm_table().reset();  // the table is about training, not about how ranks met, and so is the log
+    if (world_.comm_log() != nullptr) world_.comm_log()->clear();
     strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
@@ -197,6 +199,8 @@ class Run {
     summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
     summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
     summary_.comm = world_.comm_table().rows();
+    summary_.comm_busy_seconds = world_.comm_table().busy_seconds();
+    comm::write_record_files(plan_.records, world_, clock_offset_);
     summarize_strategy();
     summarize_pipeline();
     // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
@@ -245,6 +249,7 @@ class Run {
     if (!sampled.empty()) std::cout << "\nsample\n" << train::printable(sampled) << "\n";
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
+    train::print_primitive_table(std::cout, summary_);
     if (!summary_.traffic.empty()) {
       std::cout << "\n";
       train::print_traffic_table(std::cout, summary_);
@@ -278,6 +283,7 @@ class Run {
   train::Console console_;
   std::unique_ptr<train::StepLog> log_;  // rank 0 with --log
   std::unique_ptr<Dump> dump_;           // with --dump
+  comm::ClockOffset clock_offset_;       // with records
   train::RunSummary summary_;
   double seconds_ = 0;      // of the steps that speed is taken from
   int64_t num_tokens_ = 0;  // in these, as the next

@@ -21,6 +21,7 @@ namespace sixfold::comm {
 /// memory. Nccl: NCCL's, on GPUs.
 enum class BackendKind : uint8_t { Own, Mpi, Host, Nccl };
 
+class CommLog;      // observe/comm_log.h
 class GpuProvider;  // cuda/gpu_provider.h
 struct NcclSetup;   // nccl/stream_queue.h
 
@@ -69,7 +70,9 @@ struct WorldOptions {
   // no CommError leaves its scope: the thread learns of it when the World's body has ended, not before.
   ProgressThreadUse progress_thread = ProgressThreadUse::Auto;
   int num_compute_threads = 1;  // of each rank; what Auto reckons with
-  std::string emulate_links;    // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
+  bool time_waits = false;      // the table says how long operations waited for ranks that came late
+  size_t comm_log_bytes = 0;  // each rank records every operation in about so much memory (World::comm_log()); 0: none
+  std::string emulate_links;  // "intra=GB/s,inter=GB/s,scale=X": links are paced to these rates; empty: they are not
 };
 
 /// How waits of one rank have slept, since its World started.
@@ -109,6 +112,8 @@ class World {
   /// large operations read and write such buffers in place (see LinkOptions).
   virtual Memory& memory() = 0;
   virtual CommTable& comm_table() = 0;
+  /// What this rank records of every operation; nullptr without WorldOptions::comm_log_bytes.
+  virtual CommLog* comm_log() = 0;
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
   /// communication goes on meanwhile. With a progress thread it only throws what has failed. Throws as Work::wait().
   virtual void progress() = 0;

@@ -59,6 +59,11 @@ Pipeline::Pipeline(PipelineParts parts)
       stage_(parts_.group == nullptr ? 0 : parts_.group->rank()),
       num_stages_(parts_.group == nullptr ? 1 : parts_.group->size()) {
   SIXFOLD_CHECK_LE(size_t{1}, parts_.chunks.size(), "chunks of a stage");
+  if (parts_.log == nullptr) return;
+  for (const UnitList& units : parts_.chunks) {
+    std::vector<int32_t>& numbers = log_units_.emplace_back();
+    for (const Unit* unit : units) numbers.push_back(parts_.log->unit(unit->name()));
+  }
 }
 
 // ---- The list ------------------------------------------------------------------------------------------------------
@@ -129,7 +134,16 @@ PipelineRun Pipeline::execute(Job job) {
 
 // ---- Computations --------------------------------------------------------------------------------------------------
 
+/// What is recorded from here to the end of the scope: the action, or its part in one unit of the chunk.
+comm::SpanScope Pipeline::span(const Action& action, std::optional<size_t> unit) {
+  const auto kind = action.kind == Kind::Forward ? comm::ComputeSpan::Kind::Forward : comm::ComputeSpan::Kind::Backward;
+  const bool named = parts_.log != nullptr && unit.has_value();
+  const int32_t number = named ? log_units_[static_cast<size_t>(action.chunk)][*unit] : -1;
+  return {parts_.log, kind, number, action.micro_batch};
+}
+
 void Pipeline::forward(const Action& action) {
+  const comm::SpanScope whole = span(action);
   const UnitList& units = parts_.chunks[static_cast<size_t>(action.chunk)];
   const MicroBatch& batch = batch_of(action);
   std::vector<Saved> saved(units.size());
@@ -137,7 +151,10 @@ void Pipeline::forward(const Action& action) {
   for (size_t u = 0; u < units.size(); ++u) {
     const bool replaced = job_.last != nullptr && is_last_part(action.chunk) && u + 1 == units.size();
     parts_.strategy.before_forward(*units[u], action.micro_batch);
-    x = replaced ? job_.last(x) : units[u]->forward(parts_.context, x, batch, saved[u]);
+    {
+      const comm::SpanScope part = span(action, u);
+      x = replaced ? job_.last(x) : units[u]->forward(parts_.context, x, batch, saved[u]);
+    }
     parts_.strategy.after_forward(*units[u], action.micro_batch);
     parts_.poll();
   }
@@ -152,6 +169,7 @@ void Pipeline::forward(const Action& action) {
 /// `next` is the action that follows. Returns whether that was the send of the input's gradient, which then is on its
 /// way: it starts before the weights' gradients of the chunk's first unit.
 bool Pipeline::backward(const Action& action, const Action* next) {
+  const comm::SpanScope whole = span(action);
   const UnitList& units = parts_.chunks[static_cast<size_t>(action.chunk)];
   const MicroBatch& batch = batch_of(action);
   const int m = action.micro_batch;
@@ -171,13 +189,16 @@ bool Pipeline::backward(const Action& action, const Action* next) {
   for (size_t u = units.size(); u-- > 0;) {
     Unit& unit = *units[u];
     parts_.strategy.before_backward(unit, m);
-    dy = unit.backward_input(parts_.context, dy, batch, saved[u]);
-    if (u == 0 && next != nullptr && next->kind == Kind::SendGradient && key_of(*next) == key_of(action)) {
-      send(*next, dy);
-      sends = true;
+    {
+      const comm::SpanScope part = span(action, u);
+      dy = unit.backward_input(parts_.context, dy, batch, saved[u]);
+      if (u == 0 && next != nullptr && next->kind == Kind::SendGradient && key_of(*next) == key_of(action)) {
+        send(*next, dy);
+        sends = true;
+      }
+      parts_.poll();
+      unit.backward_weights(parts_.context, batch, saved[u], ready);
     }
-    parts_.poll();
-    unit.backward_weights(parts_.context, batch, saved[u], ready);
     parts_.strategy.after_backward(unit, m);
     parts_.poll();
   }

@@ -16,10 +16,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/observe/comm_log.h"
 #include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/parallel/strategy.h"
 
@@ -31,7 +33,8 @@ struct PipelineParts {
   std::vector<UnitList> chunks;  // of this stage
   Strategy& strategy;
   kernels::Context& context;
-  std::function<void()> poll;  // lets outstanding communication go on
+  std::function<void()> poll;    // lets outstanding communication go on
+  comm::CommLog* log = nullptr;  // where forwards and backwards are recorded; nullptr: nowhere
 };
 
 struct PipelineRun {
@@ -98,6 +101,8 @@ class Pipeline {
   void forward(const Action& action);
   bool backward(const Action& action, const Action* next);
 
+  comm::SpanScope span(const Action& action, std::optional<size_t> unit = std::nullopt);
+
   void start_lanes();
   bool knows_shape(const Action& action) const;
   void post(Lane& lane);
@@ -108,7 +113,8 @@ class Pipeline {
 
   PipelineParts parts_;
   int stage_, num_stages_;
-  std::map<int, Announced> inputs_, outputs_;  // by chunk; they stay from run to run
+  std::vector<std::vector<int32_t>> log_units_;  // by chunk and unit; empty without a log
+  std::map<int, Announced> inputs_, outputs_;    // by chunk; they stay from run to run
 
   // Of the run under way.
   Job job_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
 namespace sixfold::train {
 
@@ -72,6 +73,44 @@ void print_columns(std::ostream& out, const std::vector<std::vector<std::string>
   }
 }
 
+std::vector<comm::CommRow> by_primitive(const std::vector<comm::CommRow>& rows) {
+  std::map<std::pair<comm::Primitive, std::string>, comm::CommRow> sums;
+  for (const comm::CommRow& row : rows) {
+    comm::CommRow& sum = sums[{row.primitive, row.backend}];
+    sum.primitive = row.primitive;
+    sum.backend = row.backend;
+    sum.calls += row.calls;
+    sum.bytes += row.bytes;
+    sum.sent_bytes += row.sent_bytes;
+    sum.sent_inter_bytes += row.sent_inter_bytes;
+    sum.predicted_sent_bytes += row.predicted_sent_bytes;
+    sum.seconds += row.seconds;
+    sum.wait_seconds += row.wait_seconds;
+    sum.exposed_seconds += row.exposed_seconds;
+    sum.exposed_wait_seconds += row.exposed_wait_seconds;
+  }
+  std::vector<comm::CommRow> list;
+  for (const auto& [key, sum] : sums) list.push_back(sum);
+  return list;
+}
+
+CommTotals comm_totals(const RunSummary& summary) {
+  CommTotals totals;
+  totals.seconds = summary.comm_busy_seconds;
+  for (const comm::CommRow& row : summary.comm) {
+    totals.exposed_seconds += row.exposed_seconds;
+    totals.exposed_wait_seconds += row.exposed_wait_seconds;
+    totals.sent_intra_bytes += static_cast<double>(row.sent_bytes - row.sent_inter_bytes);
+    totals.sent_inter_bytes += static_cast<double>(row.sent_inter_bytes);
+  }
+  return totals;
+}
+
+double overlap_share(double exposed_seconds, double seconds) {
+  // Calls that issue and poll take time beside the operations' own.
+  return seconds > 0 ? std::clamp(1 - exposed_seconds / seconds, 0.0, 1.0) : 1;
+}
+
 void print_comm_table(std::ostream& out, const RunSummary& summary) {
   if (summary.num_ranks == 1) {
     out << "communication: none (one rank)\n";
@@ -95,6 +134,37 @@ void print_comm_table(std::ostream& out, const RunSummary& summary) {
   }
   out << "communication of rank 0 per step (algbw, busbw in GB/s; share: exposed part of the step)\n";
   print_columns(out, rows, 3);
+}
+
+void print_primitive_table(std::ostream& out, const RunSummary& summary) {
+  if (summary.num_ranks == 1) return;
+  const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
+  const auto mb = [&](double bytes) { return megabytes(bytes / steps); };
+  const auto ms = [&](double seconds) { return fixed(seconds / steps * 1e3, 3); };
+  std::vector<std::vector<std::string>> rows = {
+      {"primitive", "calls", "MB", "intra MB", "inter MB", "ms", "exposed ms", "late ms", "overlap"}};
+  for (const comm::CommRow& row : by_primitive(summary.comm)) {
+    const bool own = row.backend == "own";
+    rows.push_back({std::string(comm::primitive_name(row.primitive)) + (own ? "" : " (" + row.backend + ")"),
+                    fixed(static_cast<double>(row.calls) / steps, 2), mb(static_cast<double>(row.bytes)),
+                    own ? mb(static_cast<double>(row.sent_bytes - row.sent_inter_bytes)) : "-",
+                    own ? mb(static_cast<double>(row.sent_inter_bytes)) : "-", ms(row.seconds), ms(row.exposed_seconds),
+                    own ? ms(row.exposed_wait_seconds) : "-",
+                    percent(overlap_share(row.exposed_seconds, row.seconds))});
+  }
+  const CommTotals totals = comm_totals(summary);
+  out << "by primitive, per step (sent inside and between nodes; late: exposed, waiting for ranks that came late)\n";
+  print_columns(out, rows, 1);
+  const bool own = std::all_of(summary.comm.begin(), summary.comm.end(),
+                               [](const comm::CommRow& row) { return row.backend == "own"; });
+  out << "all: communication under way for " << ms(totals.seconds) << " ms a step, exposed "
+      << ms(totals.exposed_seconds) << " ms (overlap " << percent(overlap_share(totals.exposed_seconds, totals.seconds))
+      << ")";
+  if (own) {
+    out << ", waited for late ranks " << ms(totals.exposed_wait_seconds) << " ms; sent " << mb(totals.sent_intra_bytes)
+        << " MB inside nodes, " << mb(totals.sent_inter_bytes) << " MB between nodes";
+  }
+  out << "\n";
 }
 
 void print_traffic_table(std::ostream& out, const RunSummary& summary) {

@@ -60,6 +60,7 @@ struct RunSummary {
   double flops_per_token = 0;
   double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run; 0: it was not
   std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
+  double comm_busy_seconds = 0;     // in which any of these was under way (comm::CommTable::busy_seconds)
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
   std::optional<PipelineSummary> pipeline;  // with several stages
@@ -72,10 +73,26 @@ struct RunSummary {
   }
 };
 
+/// The rows added up by primitive and backend, without tag and algorithm.
+std::vector<comm::CommRow> by_primitive(const std::vector<comm::CommRow>& rows);
+
+/// Over all operations of a run. Seconds in which several were under way count once.
+struct CommTotals {
+  double seconds = 0, exposed_seconds = 0, exposed_wait_seconds = 0;
+  double sent_intra_bytes = 0, sent_inter_bytes = 0;
+};
+CommTotals comm_totals(const RunSummary& summary);
+/// 1 - exposed / communication, from 0 to 1; 1 where there was no communication.
+double overlap_share(double exposed_seconds, double seconds);
+
 /// One line a tag, primitive and algorithm: calls, MB (10^6 bytes), sent MB and predicted sent MB per step of this
 /// rank, time and exposed time per step, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed
 /// share of the step.
 void print_comm_table(std::ostream& out, const RunSummary& summary);
+/// One line a primitive: calls, MB, MB sent inside and between nodes, time, exposed time, the part of it that was spent
+/// waiting for ranks that came late, per step; and the share of the time that was not exposed. Then one line on all of
+/// them together.
+void print_primitive_table(std::ostream& out, const RunSummary& summary);
 /// MB sent under each tag of gradients and parameters per step, beside the formula and the padding.
 void print_traffic_table(std::ostream& out, const RunSummary& summary);
 /// Peak and predicted MB by category, and of the process.

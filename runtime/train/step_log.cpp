@@ -36,9 +36,40 @@ Json comm_rows(const RunSummary& summary) {
                     {"sent_bytes_per_step", per_step(static_cast<double>(row.sent_bytes))},
                     {"predicted_sent_bytes_per_step", per_step(row.predicted_sent_bytes)},
                     {"ms_per_step", row.seconds / steps * 1e3},
-                    {"exposed_ms_per_step", row.exposed_seconds / steps * 1e3}});
+                    {"exposed_ms_per_step", row.exposed_seconds / steps * 1e3},
+                    {"wait_ms_per_step", per_step(row.wait_seconds * 1e3)},
+                    {"exposed_wait_ms_per_step", per_step(row.exposed_wait_seconds * 1e3)}});
   }
   return rows;
+}
+
+Json primitive_rows(const RunSummary& summary) {
+  const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
+  Json rows = Json::array();
+  for (const comm::CommRow& row : by_primitive(summary.comm)) {
+    const bool counts_links = row.backend == "own";
+    const auto per_step = [&](double value) { return counts_links ? Json(value / steps) : Json(nullptr); };
+    rows.push_back({{"primitive", comm::primitive_name(row.primitive)},
+                    {"backend", row.backend},
+                    {"calls_per_step", static_cast<double>(row.calls) / steps},
+                    {"bytes_per_step", static_cast<double>(row.bytes) / steps},
+                    {"sent_intra_bytes_per_step", per_step(static_cast<double>(row.sent_bytes - row.sent_inter_bytes))},
+                    {"sent_inter_bytes_per_step", per_step(static_cast<double>(row.sent_inter_bytes))},
+                    {"ms_per_step", row.seconds / steps * 1e3},
+                    {"exposed_ms_per_step", row.exposed_seconds / steps * 1e3},
+                    {"exposed_wait_ms_per_step", per_step(row.exposed_wait_seconds * 1e3)},
+                    {"overlap", overlap_share(row.exposed_seconds, row.seconds)}});
+  }
+  return rows;
+}
+
+Json communication(const RunSummary& summary) {
+  const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
+  const CommTotals totals = comm_totals(summary);
+  return {{"ms_per_step", totals.seconds / steps * 1e3},
+          {"exposed_ms_per_step", totals.exposed_seconds / steps * 1e3},
+          {"exposed_wait_ms_per_step", totals.exposed_wait_seconds / steps * 1e3},
+          {"overlap", overlap_share(totals.exposed_seconds, totals.seconds)}};
 }
 
 Json traffic_rows(const RunSummary& summary) {
@@ -95,7 +126,8 @@ void StepLog::step(const StepResult& result) {
                        {"tokens_per_s", result.tokens_per_second()},
                        {"step_ms", result.seconds * 1e3},
                        {"comm_ms", result.comm_seconds * 1e3},
-                       {"exposed_comm_ms", result.exposed_seconds * 1e3}};
+                       {"exposed_comm_ms", result.exposed_seconds * 1e3},
+                       {"exposed_wait_ms", result.late_seconds * 1e3}};
   line(object.dump());
 }
 
@@ -115,6 +147,8 @@ void StepLog::summary(const RunSummary& summary) {
                        {"mfu", summary.mfu()},
                        {"evaluations", evaluations(summary)},
                        {"comm", comm_rows(summary)},
+                       {"primitives", primitive_rows(summary)},
+                       {"communication", communication(summary)},
                        {"traffic", traffic_rows(summary)},
                        {"memory", memory_rows(summary)},
                        {"pipeline", pipeline(summary)},

@@ -1,17 +1,24 @@
 // StepLog: a run as JSON lines, for programs. One object a step, one object at the end.
 //
-//   {"step","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","exposed_comm_ms"}
+//   {"step","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","exposed_comm_ms","exposed_wait_ms"}
 //   {"summary":
 //   {"strategy","val_loss","weights_hash","state_hash","steps","skipped_steps","ranks","threads","parameters",
 //                "tokens_per_s","step_ms",
 //                "gemm_gflops","mfu","evaluations":[{"step","val_loss"}],
 //                "comm":[{"tag","primitive","algorithm","backend","group_size","calls_per_step","bytes_per_step",
-//                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step"}],
+//                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step",
+//                         "wait_ms_per_step","exposed_wait_ms_per_step"}],
+//                "primitives":[{"primitive","backend","calls_per_step","bytes_per_step","sent_intra_bytes_per_step",
+//                               "sent_inter_bytes_per_step","ms_per_step","exposed_ms_per_step",
+//                               "exposed_wait_ms_per_step","overlap"}],
+//                "communication":{"ms_per_step","exposed_ms_per_step","exposed_wait_ms_per_step","overlap"},
 //                "traffic":[{"tag","sent_bytes_per_step","predicted_bytes_per_step","padding_bytes_per_step"}],
 //                "memory":[{"category","peak_bytes","predicted_bytes"}],
 //                "pipeline":{"schedule","stages","virtual_stages","micro_batches","bubble","bubble_formula"},
 //                "resident_bytes"}}
 //
+// In "communication", time in which several operations were under way counts once, in the lists for each of them;
+// overlap is the share of it that was not exposed; wait is for ranks that came late (observe/comm_log.h).
 // Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, not known, or (pipeline) one
 // stage. The hash is a string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
 #pragma once

@@ -13,13 +13,14 @@ namespace sixfold::train {
 namespace {
 
 struct CommSeconds {
-  double total = 0, exposed = 0;
+  double total = 0, exposed = 0, late = 0;
 };
 CommSeconds comm_seconds(const comm::CommTable& table) {
   CommSeconds seconds;
   for (const comm::CommRow& row : table.rows()) {
     seconds.total += row.seconds;
     seconds.exposed += row.exposed_seconds;
+    seconds.late += row.exposed_wait_seconds;
   }
   return seconds;
 }
@@ -43,7 +44,7 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
       options_(options),
       fill_row_(std::move(fill_row)),
       pipeline_({parts_.pp_group, chunks_of(parts_, options.virtual_stages), parts_.strategy, parts_.context,
-                 [this] { poll(); }}) {
+                 [this] { poll(); }, parts_.world.comm_log()}) {
   check_batch_share(options_.share);
   SIXFOLD_CHECK_EQ(options_.seq_len % options_.sequence_parts, 0, "positions of a row over ranks");
   const int64_t seq_len = options_.seq_len / options_.sequence_parts;
@@ -75,6 +76,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   StepResult result;
   result.step = num_steps_ + 1;
   result.lr = learning_rate(options_.lr, num_steps_);
+  if (parts_.world.comm_log() != nullptr) parts_.world.comm_log()->set_step(result.step);
 
   for (int m = 0; m < num_micro_batches; ++m) {
     load(batches_[static_cast<size_t>(m)], fill_row_, num_steps_, m, options_.share.global_batch);
@@ -99,6 +101,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
   if (after_gradients) after_gradients(result.step);
   if (clip.finite) {
+    const comm::SpanScope span(parts_.world.comm_log(), comm::ComputeSpan::Kind::Optimizer, -1, -1);
     parts_.optimizer.update(parts_.context, segments, result.lr, clip.scale);
   } else {
     ++num_skipped_;
@@ -118,6 +121,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   const CommSeconds comm_after = comm_seconds(parts_.world.comm_table());
   result.comm_seconds = comm_after.total - comm_before.total;
   result.exposed_seconds = comm_after.exposed - comm_before.exposed;
+  result.late_seconds = comm_after.late - comm_before.late;
   result.compute_seconds = run.compute_seconds;
   result.pipeline_seconds = run.seconds;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -43,7 +43,8 @@ struct TrainerOptions {
   int virtual_stages = 1;  // chunks a stage
 };
 
-/// What a trainer works with; all of it outlives the trainer.
+/// What a trainer works with; all of it outlives the trainer. Where the World has a log, the trainer records in it what
+/// it computes, and which step it is.
 struct TrainerParts {
   comm::World& world;
   comm::Communicator& batch_group;  // the ranks of this stage that share the positions of the global batch
@@ -62,9 +63,10 @@ struct StepResult {
   float lr = 0;
   bool skipped = false;         // the norm was not finite: no parameter has changed, on any rank
   int64_t num_tokens = 0;       // valid tokens of the global batch
-  double seconds = 0;           // of this rank, as the next two
+  double seconds = 0;           // of this rank, as the next five
   double comm_seconds = 0;      // sum over the operations, side by side or not
   double exposed_seconds = 0;   // in which the rank did nothing else
+  double late_seconds = 0;      // of them: for ranks that came late (comm::WorldOptions::time_waits)
   double compute_seconds = 0;   // forwards and backwards of this stage
   double pipeline_seconds = 0;  // from the first action of its list to the last
 

@@ -6,9 +6,11 @@
 //
 //   comm_mpi_check [WHAT] [--topology NODESxRANKS] [--force-mpi-links] [--slot-bytes N] [--num-slots N] [--max-count N]
 //                  [--progress-thread auto|on|off]
+#include <cmath>
 #include <cstdio>
 
 #include "runtime/comm/host/progress.h"
+#include "runtime/comm/observe/records.h"
 #include "runtime/core/log.h"
 #include "tests/collective_product.h"
 #include "tests/host_gpus.h"
@@ -139,6 +141,12 @@ void check_staged(comm::World& world, Tally& tally) {
   tally.add(world.gpu_use()->mode == comm::GpuMode::Staged ? "" : "another mode");
 }
 
+/// Hosts of one machine have one clock: comparing them may be wrong by no more than it says.
+void check_clocks(comm::World& world, Tally& tally) {
+  const comm::ClockOffset offset = comm::measure_clock_offset(world);
+  tally.add(std::abs(offset.seconds) <= offset.error_s ? "" : "clocks of one machine differ");
+}
+
 /// Some 10 ms of arithmetic.
 void compute() {
   volatile float sum = 0;
@@ -235,6 +243,7 @@ Tally check(comm::World& world, const Arguments& arguments) {
   check_point_to_point(world, Category::Other, arguments.max_count, tally);
   check_point_to_point(world, Category::Communication, arguments.max_count, tally);
   check_split(world, tally);
+  check_clocks(world, tally);
   return tally;
 }
 

@@ -10,14 +10,17 @@ namespace sixfold::comm {
 /// One collective, or the messages of one batch.
 class MeetingWork final : public WorkState {
  public:
-  MeetingWork(MeetingGroup& group, CommRow& row, std::string text, void* stream, uint64_t record, double start)
-      : WorkState(group.engine(), row), group_(group), text_(std::move(text)), stream_(stream), start_(start) {
-    set_record(record);
+  MeetingWork(MeetingGroup& group, std::string text, void* stream)
+      : WorkState(group.engine()), group_(group), text_(std::move(text)), stream_(stream) {}
+  /// `operation` has started.
+  void add(std::shared_ptr<Rendezvous> part, const WatchedOperation& operation) {
+    if (parts_.empty()) set_watched(operation);
+    parts_.push_back(std::move(part));
+    operations_.push_back(operation);
   }
-  void add(std::shared_ptr<Rendezvous> part) { parts_.push_back(std::move(part)); }
   /// Part of a batch: a message, by its sender or its receiver.
-  void add(std::shared_ptr<Rendezvous> part, int sender, int receiver, bool sends) {
-    add(std::move(part));
+  void add(std::shared_ptr<Rendezvous> part, const WatchedOperation& operation, int sender, int receiver, bool sends) {
+    add(std::move(part), operation);
     messages_.push_back({sender, receiver, sends});
   }
   /// With a stream, what waits for the operation is the stream, and the rank goes on once it is launched.
@@ -47,16 +50,17 @@ class MeetingWork final : public WorkState {
     if (!launched_) {
       launched_ = std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->launched(); });
       if (!launched_) return false;
-      engine().recorder().start(record(), seconds_now());
+      launched_s_ = seconds_now();
     }
     if (stream_ != nullptr) done_ = true;
     for (const auto& part : parts_) {
       if (!part->work()->done()) return false;
     }
     const double end = seconds_now();
-    engine().recorder().finish(record(), end);
-    row().seconds += end - start_;
-    for (size_t i = 0; i < parts_.size(); ++i) row().sent_bytes += sent_bytes(i);
+    const bool is_awaited = engine().awaited() == this;
+    // Once all had come, it was launched.
+    for (size_t i = 0; i < parts_.size(); ++i)
+      engine().watch().finish(operations_[i], end, sent(i), launched_s_, is_awaited);
     done_ = true;
     return true;
   }
@@ -66,16 +70,24 @@ class MeetingWork final : public WorkState {
     if (messages_.empty()) return deposit;
     return deposit == 0 ? messages_[part].sender : messages_[part].receiver;
   }
-  uint64_t sent_bytes(size_t part) const {
-    if (messages_.empty()) return parts_[part]->work()->sent_bytes(group_.rank());
-    return messages_[part].sends ? parts_[part]->work()->sent_bytes(0) : 0;
+  SentBytes sent(size_t part) const {
+    SentBytes sent = kNothingSent;
+    if (messages_.empty()) {
+      // The device does not say to whom.
+      sent.add(parts_[part]->work()->sent_bytes(group_.rank()), LinkClass::Intra);
+      if (group_.topology().spans_nodes()) sent.inter = -1;
+    } else if (messages_[part].sends) {
+      sent.add(parts_[part]->work()->sent_bytes(0), group_.topology().link(group_.rank(), messages_[part].receiver));
+    }
+    return sent;
   }
 
   MeetingGroup& group_;
   std::string text_;
   void* stream_;
-  double start_;
+  double launched_s_ = 0;
   std::vector<std::shared_ptr<Rendezvous>> parts_;
+  std::vector<WatchedOperation> operations_;  // by part
   struct Message {
     int sender, receiver;
     bool sends;
@@ -109,7 +121,9 @@ std::shared_ptr<Rendezvous> MeetingGroup::arrive(const std::string& what, const 
 
 std::shared_ptr<WorkState> MeetingGroup::start(const Collective& c) {
   if (c.host_memory) return host_->start(c);
+  const double start = seconds_now();
   const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), start);
   engine().check_abort();
   const std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
   const uint64_t sequence = next_sequence_++;
@@ -120,30 +134,30 @@ std::shared_ptr<WorkState> MeetingGroup::start(const Collective& c) {
     const std::string problem = c.check();
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
-  CommRow& row = plan->row;
-  ++row.calls;
-  row.bytes += plan->bytes;
-  row.predicted_sent_bytes += plan->predicted_sent_bytes;
-  const double start = seconds_now();
-  const uint64_t record =
-      engine().recorder().issue(host_->key_name(), plan->tag_name, plan->signature, sequence, -1, start);
-  auto work = std::make_shared<MeetingWork>(*this, row, text, c.stream, record, start);
+  WatchedOperation operation = engine().watch().issue(
+      plan->row,
+      {host_->watched(), plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes},
+      start);
+  engine().watch().start(operation, seconds_now());
+  auto work = std::make_shared<MeetingWork>(*this, text, c.stream);
   const Call call = c.call(rank(), topology());
-  work->add(arrive(text, [&] {
+  const auto part = arrive(text, [&] {
     return meeting_.arrive(host_->key(), sequence, call, rank(),
                            {plan->signature, c.in, c.out, c.in_place, c.counts, mark(c.stream)});
-  }));
+  });
+  work->add(part, operation);
   under_way_.push_back(work);
   poll();
-  row.exposed_seconds += seconds_now() - start;
+  still.count(operation, seconds_now());
   return work;
 }
 
 std::shared_ptr<WorkState> MeetingGroup::transfer(std::span<const P2p> transfers) {
+  const double start = seconds_now();
   const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), start);
   engine().check_abort();
   std::shared_ptr<MeetingWork> work;
-  const double start = seconds_now();
   for (const P2p& transfer : transfers) {
     const bool sends = transfer.kind == P2p::Kind::Send;
     const int sender = sends ? rank() : transfer.peer, receiver = sends ? transfer.peer : rank();
@@ -155,28 +169,29 @@ std::shared_ptr<WorkState> MeetingGroup::transfer(std::span<const P2p> transfers
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
                              " #" + std::to_string(sequence) + " (" + tag + ") of group " + host_->key();
     CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
-    ++row.calls;
-    row.bytes += bytes;
-    row.predicted_sent_bytes += sends ? static_cast<double>(bytes) : 0.0;
     // Both sides name it a send, so that the two of a matching pair are equal.
     Signature signature{Primitive::Send, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
     Signature recorded = signature;
     recorded.primitive = primitive;
-    const uint64_t record =
-        engine().recorder().issue(host_->key_name(), RecordedName(tag), recorded, sequence, transfer.peer, start);
-    if (!work) work = std::make_shared<MeetingWork>(*this, row, text, transfer.options.stream, record, start);
+    WatchedOperation operation =
+        engine().watch().issue(row,
+                               {host_->watched(), RecordedName(tag), recorded, sequence, transfer.peer,
+                                transfer.options.lane, bytes, sends ? static_cast<double>(bytes) : 0.0},
+                               start);
+    engine().watch().start(operation, start);
+    if (!work) work = std::make_shared<MeetingWork>(*this, text, transfer.options.stream);
     const std::string key = host_->key() + " " + std::to_string(sender) + ">" + std::to_string(receiver) + " lane " +
                             std::to_string(transfer.options.lane);
-    work->add(arrive(text,
-                     [&] {
-                       return meeting_.arrive_message(key, sequence, sends ? 0 : 1,
-                                                      {signature, transfer.buf.data, transfer.buf.data, false, nullptr,
-                                                       mark(transfer.options.stream)});
-                     }),
-              sender, receiver, sends);
+    const auto part = arrive(text, [&] {
+      return meeting_.arrive_message(
+          key, sequence, sends ? 0 : 1,
+          {signature, transfer.buf.data, transfer.buf.data, false, nullptr, mark(transfer.options.stream)});
+    });
+    work->add(part, operation, sender, receiver, sends);
   }
   under_way_.push_back(work);
   poll();
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

@@ -17,11 +17,10 @@ constexpr int kMessageSlots = 2;  // a message is copied on one side only
 /// One collective, or the messages of one batch.
 class StagedWork final : public WorkState {
  public:
-  StagedWork(ProgressEngine& progress, CommRow& row, void* stream, double start)
-      : WorkState(progress, row), stream_(stream), start_(start) {}
-  void add(std::shared_ptr<StagedOperation> operation, uint64_t its_record, CommRow& its_row) {
-    if (operations_.empty()) set_record(its_record);
-    operations_.push_back({std::move(operation), its_record, its_row});
+  StagedWork(ProgressEngine& progress, void* stream) : WorkState(progress), stream_(stream) {}
+  void add(std::shared_ptr<StagedOperation> operation, const WatchedOperation& its_watched) {
+    if (operations_.empty()) set_watched(its_watched);
+    operations_.push_back({std::move(operation), its_watched});
   }
   /// With a stream, what waits for the last copies is the stream, and the rank goes on once they are issued.
   bool done() const override { return done_.load(std::memory_order_acquire); }
@@ -58,15 +57,14 @@ class StagedWork final : public WorkState {
   bool advance() {
     bool issued = true, all = true;
     for (Part& part : operations_) {
-      if (!part.started && part.operation->begun()) {
-        part.started = true;
-        engine().recorder().start(part.record, seconds_now());
+      const bool ends = !part.finished && part.operation->done();
+      if (part.watched.started_s == 0 && (ends || part.operation->begun())) {
+        engine().watch().start(part.watched, seconds_now());
       }
-      if (!part.finished && part.operation->done()) {
+      if (ends) {
         part.finished = true;
-        const double end = seconds_now();
-        engine().recorder().finish(part.record, end);
-        part.row.seconds += end - start_;
+        // Its parts have said what they sent. When ranks came to it is not known: pieces hide it.
+        engine().watch().finish(part.watched, seconds_now(), kNothingSent, 0, false);
       }
       issued &= part.operation->issued();
       all &= part.finished;
@@ -78,13 +76,11 @@ class StagedWork final : public WorkState {
  private:
   struct Part {
     std::shared_ptr<StagedOperation> operation;
-    uint64_t record;
-    CommRow& row;
-    bool started = false, finished = false;
+    WatchedOperation watched;
+    bool finished = false;
   };
 
   void* stream_;
-  double start_;
   std::vector<Part> operations_;
   bool joined_ = false;
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
@@ -139,6 +135,7 @@ std::shared_ptr<WorkState> StagedGroup::start(const Collective& c) {
   const bool largest_unknown = c.counts && c.primitive == Primitive::AllToAll;
   const std::shared_ptr<const LargestCount> largest = largest_unknown ? find_largest(c, *host_) : nullptr;
   const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), largest ? seconds_now() : start);
   engine().check_abort();
   const size_t piece_bytes = device_->shape().piece_bytes;
   // Chosen for what runs on the host, a piece.
@@ -150,19 +147,16 @@ std::shared_ptr<WorkState> StagedGroup::start(const Collective& c) {
   const uint64_t sequence = next_sequence_++;
   const std::string text = std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" +
                            plan->tag + ") of group " + host_->key();
-  CommRow& row = plan->row;
-  ++row.calls;
-  row.bytes += plan->bytes;
-  const uint64_t record =
-      engine().recorder().issue(host_->key_name(), plan->tag_name, plan->signature, sequence, -1, start);
-  auto operation =
-      std::make_shared<StagedCollective>(*parts_, chosen, plan->signature, piece_bytes, mark(c.stream), largest, text);
-  auto work = std::make_shared<StagedWork>(engine(), row, c.stream, start);
-  work->add(operation, record, row);
+  const WatchedOperation watched = engine().watch().issue(
+      plan->row, {host_->watched(), plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, 0}, start);
+  auto operation = std::make_shared<StagedCollective>(*parts_, chosen, plan->signature, watched, piece_bytes,
+                                                      mark(c.stream), largest, text);
+  auto work = std::make_shared<StagedWork>(engine(), c.stream);
+  work->add(operation, watched);
   line_->push(std::move(operation));
   under_way_.push_back(work);
   poll();
-  row.exposed_seconds += seconds_now() - start;
+  still.count(watched, seconds_now());
   return work;
 }
 
@@ -175,6 +169,7 @@ StagedGroup::Lane& StagedGroup::lane(const P2p& transfer) {
 std::shared_ptr<WorkState> StagedGroup::transfer(std::span<const P2p> transfers) {
   const double start = seconds_now();
   const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), start);
   engine().check_abort();
   std::shared_ptr<StagedWork> work;
   for (const P2p& transfer : transfers) {
@@ -182,25 +177,25 @@ std::shared_ptr<WorkState> StagedGroup::transfer(std::span<const P2p> transfers)
     const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
     const std::string& tag = transfer.options.tag;
     CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
-    ++row.calls;
-    row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     Lane& own_lane = lane(transfer);
     const uint64_t sequence = own_lane.next_sequence++;
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
                              " #" + std::to_string(sequence) + " (" + tag + ") of group " + host_->key();
-    const uint64_t record = engine().recorder().issue(
-        host_->key_name(), RecordedName(tag),
-        {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count}, sequence, transfer.peer,
-        start);
-    if (!work) work = std::make_shared<StagedWork>(engine(), row, transfer.options.stream, start);
-    auto operation = std::make_shared<StagedMessage>(*parts_, transfer, device_->shape().piece_bytes,
+    const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
+    const WatchedOperation watched =
+        engine().watch().issue(row,
+                               {host_->watched(), RecordedName(tag), signature, sequence, transfer.peer,
+                                transfer.options.lane, transfer.buf.count * dtype_bytes(transfer.buf.dtype), 0},
+                               start);
+    if (!work) work = std::make_shared<StagedWork>(engine(), transfer.options.stream);
+    auto operation = std::make_shared<StagedMessage>(*parts_, transfer, watched, device_->shape().piece_bytes,
                                                      mark(transfer.options.stream), text);
-    work->add(operation, record, row);
+    work->add(operation, watched);
     own_lane.line->push(std::move(operation));
   }
   under_way_.push_back(work);
   poll();
-  work->row().exposed_seconds += seconds_now() - start;
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

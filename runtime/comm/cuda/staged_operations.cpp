@@ -40,14 +40,16 @@ std::vector<StagingCopy> copies_of(const std::vector<PieceSpan>& spans, void* de
 }  // namespace
 
 StagedCollective::StagedCollective(OwnGroup& parts, const Collective& collective, const Signature& whole,
-                                   size_t piece_bytes, std::unique_ptr<StagingEvent> ready,
-                                   std::shared_ptr<const LargestCount> largest, std::string text)
+                                   const WatchedOperation& watched, size_t piece_bytes,
+                                   std::unique_ptr<StagingEvent> ready, std::shared_ptr<const LargestCount> largest,
+                                   std::string text)
     : StagedOperation(input_of(collective, collective.call(parts.rank(), parts.topology())),
                       output_of(collective, collective.call(parts.rank(), parts.topology()))),
       parts_(parts),
       c_(collective),
       tag_(collective.tag),
       whole_(whole),
+      watched_(watched),
       step_(piece_step(collective.primitive, parts.size(), dtype_bytes(collective.dtype), piece_bytes)),
       side_bytes_(piece_side_bytes(parts.size(), piece_bytes)),
       ready_(std::move(ready)),
@@ -93,10 +95,10 @@ std::shared_ptr<WorkState> StagedCollective::start(size_t piece, std::byte* slot
   part.counts = found.counts;
   part.in_place = c_.primitive == Primitive::Broadcast;
   part.tag = tag_;
-  return parts_.start_part(part, whole_);
+  return parts_.start_part(part, whole_, watched_);
 }
 
-StagedMessage::StagedMessage(OwnGroup& parts, const P2p& transfer, size_t piece_bytes,
+StagedMessage::StagedMessage(OwnGroup& parts, const P2p& transfer, const WatchedOperation& watched, size_t piece_bytes,
                              std::unique_ptr<StagingEvent> ready, std::string text)
     : StagedOperation(
           transfer.kind == P2p::Kind::Send ? memory_of(transfer.buf.data, transfer.buf.count, transfer.buf.dtype)
@@ -105,6 +107,7 @@ StagedMessage::StagedMessage(OwnGroup& parts, const P2p& transfer, size_t piece_
                                            : memory_of(transfer.buf.data, transfer.buf.count, transfer.buf.dtype)),
       parts_(parts),
       transfer_(transfer),
+      watched_(watched),
       step_(piece_step(Primitive::Send, 1, dtype_bytes(transfer.buf.dtype), piece_bytes)),
       ready_(std::move(ready)),
       text_(std::move(text)) {}
@@ -127,7 +130,7 @@ StagedOperation::Copies StagedMessage::copies(size_t piece, std::byte* slot) {
 std::shared_ptr<WorkState> StagedMessage::start(size_t piece, std::byte* slot) {
   P2p part = transfer_;
   part.buf = {slot, count_of(piece), transfer_.buf.dtype};
-  return parts_.transfer_part(part, transfer_.buf.count);
+  return parts_.transfer_part(part, transfer_.buf.count, watched_);
 }
 
 }  // namespace sixfold::comm

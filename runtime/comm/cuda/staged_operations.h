@@ -16,10 +16,12 @@ struct LargestCount {
 
 class StagedCollective final : public StagedOperation {
  public:
-  /// `parts` outlives it. `collective`: with the algorithm chosen. `whole`: what the ranks agree on. `ready`: nullptr,
+  /// `parts` outlives it. `collective`: with the algorithm chosen. `whole`: what the ranks agree on. `watched`: the
+  /// operation. `ready`: nullptr,
   /// or what the input waits for. `largest`: nullptr, or as above.
-  StagedCollective(OwnGroup& parts, const Collective& collective, const Signature& whole, size_t piece_bytes,
-                   std::unique_ptr<StagingEvent> ready, std::shared_ptr<const LargestCount> largest, std::string text);
+  StagedCollective(OwnGroup& parts, const Collective& collective, const Signature& whole,
+                   const WatchedOperation& watched, size_t piece_bytes, std::unique_ptr<StagingEvent> ready,
+                   std::shared_ptr<const LargestCount> largest, std::string text);
 
   bool ready() override;
   size_t num_pieces() const override;
@@ -36,6 +38,7 @@ class StagedCollective final : public StagedOperation {
   Collective c_;
   std::string tag_;
   Signature whole_;
+  WatchedOperation watched_;
   size_t step_, side_bytes_;
   std::unique_ptr<StagingEvent> ready_;
   std::shared_ptr<const LargestCount> largest_;
@@ -45,8 +48,8 @@ class StagedCollective final : public StagedOperation {
 class StagedMessage final : public StagedOperation {
  public:
   /// As StagedCollective.
-  StagedMessage(OwnGroup& parts, const P2p& transfer, size_t piece_bytes, std::unique_ptr<StagingEvent> ready,
-                std::string text);
+  StagedMessage(OwnGroup& parts, const P2p& transfer, const WatchedOperation& watched, size_t piece_bytes,
+                std::unique_ptr<StagingEvent> ready, std::string text);
 
   bool ready() override { return !ready_ || ready_->done(); }
   size_t num_pieces() const override;
@@ -59,6 +62,7 @@ class StagedMessage final : public StagedOperation {
 
   OwnGroup& parts_;
   P2p transfer_;
+  WatchedOperation watched_;
   size_t step_;
   std::unique_ptr<StagingEvent> ready_;
   std::string text_;

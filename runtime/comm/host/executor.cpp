@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/comm/observe/clock.h"
 #include "runtime/comm/observe/comm_table.h"
 
 namespace sixfold::comm {
@@ -130,7 +131,7 @@ void ScheduleRun::move(const Step& step, size_t shift, size_t offset, size_t cou
                     target.place,
                     links_.arrives_ns(step.send_peer, bytes)};
     to->commit();
-    sent_bytes_ += bytes;
+    sent_.add(bytes, links_.link_class(step.send_peer));
   }
   if (from != nullptr) from->release();
 }
@@ -176,11 +177,20 @@ const std::byte* ScheduleRun::arrived(const Step& step, size_t shift, size_t off
                                       const RecvEnd& from) {
   const SlotHeader& header = from.header();
   check_arrived(step.recv_peer, header, bytes);
+  if (!links_.shares_memory(step.recv_peer)) hear(step.recv_peer);
   if (header.place == kInSlot) return from.slot();
   if (header.place == kLanded) return address(step.dst, shift, offset);
   const std::byte* lent = links_.reach(step.recv_peer, header.place, 0, bytes);
   SIXFOLD_CHECK(lent != nullptr, "a peer lends what lies in its heap");
   return lent;
+}
+
+void ScheduleRun::hear(int peer) {
+  workspace_.heard.resize(static_cast<size_t>(links_.size()));
+  uint64_t& heard = workspace_.heard[static_cast<size_t>(peer)];
+  if (heard == sequence_ + 1) return;
+  heard = sequence_ + 1;
+  last_heard_s_ = seconds_now();
 }
 
 /// True when nobody reads in this rank's buffers any more, and all that goes to other hosts has left.

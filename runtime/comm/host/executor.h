@@ -17,6 +17,7 @@
 
 #include "runtime/comm/host/group_links.h"
 #include "runtime/comm/host/plan.h"
+#include "runtime/comm/observe/operation_watch.h"
 
 namespace sixfold::comm {
 
@@ -26,6 +27,8 @@ struct Workspace {
   // Links to wait for at the end: those whose receivers read in this rank's buffers, and those to other hosts, whose
   // slots only leave while this rank takes part.
   std::vector<SendEnd*> draining;
+  // By rank, of those on other hosts: the operation, + 1, whose first message has come from it last.
+  std::vector<uint64_t> heard;
 };
 
 /// Throws CommError; owned by the group, which knows how to tell the other ranks.
@@ -41,7 +44,10 @@ class ScheduleRun {
   /// Moves every slice that can move; true when any did.
   bool advance();
   bool done() const { return done_; }
-  uint64_t sent_bytes() const { return sent_bytes_; }
+  uint64_t sent_bytes() const { return static_cast<uint64_t>(sent_.total); }
+  const SentBytes& sent() const { return sent_; }
+  /// When the last of the ranks on other hosts that this rank has heard from had sent its first message; 0: none yet.
+  double last_heard_s() const { return last_heard_s_; }
 
  private:
   struct Cursor {
@@ -69,6 +75,7 @@ class ScheduleRun {
   bool land(const Step& step, size_t shift, size_t offset, size_t bytes, Target& target);
   const std::byte* arrived(const Step& step, size_t shift, size_t offset, size_t bytes, const RecvEnd& from);
   bool all_drained();
+  void hear(int peer);
   void check_arrived(int peer, const SlotHeader& header, size_t bytes) const;
   std::byte* address(const Slice& slice, size_t shift, size_t offset) const;
 
@@ -83,7 +90,8 @@ class ScheduleRun {
   const Fail& fail_;
   size_t element_bytes_, accum_bytes_, slice_elements_;
   std::array<Cursor, kNumScheduleChannels> cursors_;
-  uint64_t sent_bytes_ = 0;
+  SentBytes sent_ = kNothingSent;
+  double last_heard_s_ = 0;
   bool lands_, lends_;  // whether slices may
   bool begun_ = false, done_ = false;
 };

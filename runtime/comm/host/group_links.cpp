@@ -29,6 +29,7 @@ GroupLinks::GroupLinks(GroupMedia media, int rank, std::vector<int> members, con
   const std::vector<int>& mates = media_.hosts.ranks_of(media_.hosts.node_of(rank_));
   auto* tables = reinterpret_cast<SignatureRing*>(media_.region->data());
   for (size_t i = 0; i < mates.size(); ++i) signatures_[static_cast<size_t>(mates[i])] = tables + i;
+  for (int peer = 0; peer < size(); ++peer) link_classes_.push_back(media_.nodes.link(rank_, peer));
   SIXFOLD_CHECK(media_.carrier || !media_.hosts.spans_nodes(), "a group on several hosts has a carrier");
 }
 
@@ -43,6 +44,14 @@ size_t GroupLinks::region_bytes(int num_mates, const LinkOptions& options) {
 
 int GroupLinks::num_mates() const {
   return static_cast<int>(media_.hosts.ranks_of(media_.hosts.node_of(rank_)).size());
+}
+
+double GroupLinks::last_entered_s(uint64_t sequence) const {
+  double last = 0;
+  for (const SignatureRing* mate : signatures_) {
+    if (mate != nullptr) last = std::max(last, mate->entered_at(sequence));
+  }
+  return last;
 }
 
 std::string GroupLinks::disagreement(int peer) const {

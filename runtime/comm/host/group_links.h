@@ -24,6 +24,7 @@ inline constexpr int kNumChannels = kNumScheduleChannels + kNumLanes;
 /// How the members of a group reach one another.
 struct GroupMedia {
   Topology hosts;                        // of the group: ranks of one node share memory
+  Topology nodes;                        // of the group: of which class links are
   std::shared_ptr<SharedRegion> region;  // of this rank and its mates; zeroed at first, region_bytes(mates) long
   std::unique_ptr<LinkCarrier> carrier;  // to all others; nullptr where there are none
 };
@@ -50,6 +51,9 @@ class GroupLinks {
   bool shares_memory(int peer) const { return signatures_[static_cast<size_t>(peer)] != nullptr; }
   /// Only of ranks that share memory.
   SignatureRing& signatures(int rank) const { return *signatures_[static_cast<size_t>(rank)]; }
+  /// When the last of this rank's mates that have entered collective `sequence` did so; 0 where none is known to have.
+  double last_entered_s(uint64_t sequence) const;
+  LinkClass link_class(int peer) const { return link_classes_[static_cast<size_t>(peer)]; }
   /// The first operation, of those still in the tables, that this rank and `peer` have entered as different things,
   /// named with both sides; empty when they agree, or when the tables of `peer` cannot be read here.
   std::string disagreement(int peer) const;
@@ -95,6 +99,7 @@ class GroupLinks {
   Pacer* pacer_;
   int64_t accounted_bytes_ = 0;
   std::vector<SignatureRing*> signatures_;    // by rank; nullptr on other hosts
+  std::vector<LinkClass> link_classes_;       // by rank
   std::vector<std::optional<SendEnd>> send_;  // [peer * kNumChannels + channel]
   std::vector<std::optional<RecvEnd>> recv_;
 };

@@ -28,6 +28,11 @@ int local_rank(const HostWorldParts& parts) {
   return parts.topology.rail_of(parts.rank);
 }
 
+std::optional<CommLog> log_of(const WorldOptions& options, const CommTable& table, RankLock& lock) {
+  if (options.comm_log_bytes == 0) return std::nullopt;
+  return std::optional<CommLog>(std::in_place, options.comm_log_bytes, table, lock);
+}
+
 bool wants_thread(const WorldOptions& options, const HostWorldParts& parts) {
   if (options.progress_thread == ProgressThreadUse::Off) return false;
   if (options.progress_thread == ProgressThreadUse::Auto) {
@@ -64,8 +69,10 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
       pacer_(pacer_of(options, *parts.regions, topology_)),
       peers_(*parts.regions, parts.rank, parts_.hosts),
       memory_(allocator_on(peers_.own_heap())),
+      log_(log_of(options, table_, lock_)),
+      watch_(parts.failure->recorder(), table_, comm_log(), options.time_waits),
       choice_(options, parts.oversubscribed),
-      engine_(*parts.failure, table_, lock_, parts.doorbells->own(),
+      engine_(*parts.failure, watch_, lock_, parts.doorbells->own(),
               WaitPolicy{parts.oversubscribed, options.timeout_s}),
       context_{engine_,
                memory_,

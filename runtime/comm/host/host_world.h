@@ -44,6 +44,7 @@ class HostWorld : public World {
   std::shared_ptr<SharedRegion> share(size_t bytes) override;
   Memory& memory() override { return memory_; }
   CommTable& comm_table() override { return table_; }
+  CommLog* comm_log() override { return log_ ? &*log_ : nullptr; }
   void progress() override { engine_.progress(); }
   bool has_progress_thread() const override { return thread_.has_value(); }
   const GpuUse* gpu_use() const override { return gpu_groups_ ? &gpu_groups_->use() : nullptr; }
@@ -68,6 +69,8 @@ class HostWorld : public World {
   Memory memory_;
   RankLock lock_;
   CommTable table_{lock_};
+  std::optional<CommLog> log_;
+  OperationWatch watch_;
   AlgorithmChoice choice_;
   ProgressEngine engine_;
   HostContext context_;

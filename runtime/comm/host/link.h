@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "runtime/comm/host/doorbell.h"
 
@@ -42,8 +43,13 @@ static_assert(sizeof(SlotLine) == 64, "a cache line");
 struct LinkMemory {
   struct alignas(64) Counter {
     std::atomic<uint64_t> value;
+    // The last receives that were posted, of links that carry messages: see RecvEnd::post.
+    struct Posted {
+      std::atomic<uint64_t> number;  // of the message, from 1; 0 while it is written
+      std::atomic<double> at_s;
+    } posted[3];
   };
-  Counter* head = nullptr;  // slots emptied, written by the receiver
+  Counter* head = nullptr;  // slots emptied, receives posted: written by the receiver
   std::byte* lines = nullptr;
   std::byte* slots = nullptr;
   uint64_t num_slots = 0;
@@ -87,6 +93,13 @@ class SendEnd {
     if (receiver_ != nullptr) receiver_->ring();
   }
   uint64_t sent_bytes() const { return sent_bytes_; }
+  /// When the receiver posted the receive of message `index`, from 0; 0 where it has not, or has posted others since.
+  double posted_at(uint64_t index) const {
+    const auto& posted = memory_.head->posted[index % std::size(memory_.head->posted)];
+    if (posted.number.load(std::memory_order_acquire) != index + 1) return 0;
+    const double at_s = posted.at_s.load(std::memory_order_acquire);
+    return posted.number.load(std::memory_order_acquire) == index + 1 ? at_s : 0;
+  }
   /// True when the receiver has released all that was committed, and reads nothing of this side's memory any more;
   /// across hosts, when it has left this one.
   bool drained() {
@@ -109,6 +122,13 @@ class RecvEnd {
   bool ready() const { return memory_.is_filled(head_); }
   const std::byte* slot() const { return memory_.slot(head_); }
   const SlotHeader& header() const { return memory_.line(head_).header; }
+  /// For the sender to know: the receive of message `index`, from 0, is posted at `now_s`.
+  void post(uint64_t index, double now_s) {
+    auto& posted = memory_.head->posted[index % std::size(memory_.head->posted)];
+    posted.number.store(0, std::memory_order_relaxed);
+    posted.at_s.store(now_s, std::memory_order_release);
+    posted.number.store(index + 1, std::memory_order_release);
+  }
   /// Gives the slot back.
   void release() {
     memory_.head->value.store(++head_, std::memory_order_release);

@@ -15,21 +15,18 @@ namespace sixfold::comm {
 /// A collective under way: the run, and its line in the communication table. Serves one collective after the other.
 class CollectiveWork final : public WorkState {
  public:
-  CollectiveWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
+  explicit CollectiveWork(OwnGroup& group) : WorkState(group.context().engine), group_(group) {}
 
-  /// `record`: empty for a part of an operation, which is counted elsewhere.
   void begin(std::shared_ptr<const GroupPlan> plan, const Collective& c, uint64_t sequence, const Signature& signature,
-             std::optional<uint64_t> record, GroupLinks& links, Workspace& workspace, const Fail& fail) {
-    is_part_ = !record.has_value();
-    set_record(record.value_or(0));
+             const WatchedOperation& operation, GroupLinks& links, Workspace& workspace, const Fail& fail) {
+    operation_ = operation;
+    set_watched(operation);
     plan_ = std::move(plan);
-    set_row(plan_->row);
     check_ = c.check;
     keeps_ = c.keeps;
     sequence_ = sequence;
     output_word_ = links.word_of(c.out, plan_->output_bytes);
     run_.emplace(links, plan_->plan, sequence, signature, c.in, c.out, workspace, fail);
-    start_ = 0;
     done_.store(false, std::memory_order_relaxed);
   }
   bool done() const override { return done_.load(std::memory_order_acquire); }
@@ -41,21 +38,15 @@ class CollectiveWork final : public WorkState {
   std::vector<int> awaited_ranks() const override { return group_.absent_ranks(); }
 
   bool advance() {
-    if (start_ == 0) {
-      start_ = seconds_now();
+    if (operation_.started_s == 0) {
+      group_.watch().start(operation_, seconds_now());
       const std::string problem = check_ ? check_() : std::string();
       if (!problem.empty()) group_.fail(describe(), problem);
       group_.publish_output(sequence_, output_word_);
-      if (!is_part_) group_.recorder().start(record(), start_);
     }
     const bool moved = run_->advance();
     if (!run_->done()) return moved;
-    if (!is_part_) {
-      const double end = seconds_now();
-      group_.recorder().finish(record(), end);
-      row().seconds += end - start_;
-    }
-    row().sent_bytes += run_->sent_bytes();
+    group_.finish_collective(operation_, *run_, sequence_);
     run_.reset();
     check_ = nullptr;
     keeps_.reset();
@@ -69,20 +60,18 @@ class CollectiveWork final : public WorkState {
   std::optional<ScheduleRun> run_;
   std::function<std::string()> check_;  // as Collective::check
   std::shared_ptr<const void> keeps_;
+  WatchedOperation operation_;
   uint64_t sequence_ = 0, output_word_ = 0;
-  double start_ = 0;
-  bool is_part_ = false;
   std::atomic<bool> done_{true};  // the rank looks without the lock
 };
 
 /// Sends and receives that were issued together. Serves one batch after the other.
 class TransferWork final : public WorkState {
  public:
-  TransferWork(OwnGroup& group, CommRow& row) : WorkState(group.context().engine, row), group_(group) {}
+  explicit TransferWork(OwnGroup& group) : WorkState(group.context().engine), group_(group) {}
 
-  void begin(CommRow& row, size_t num_parts, uint64_t record) {
-    set_row(row);
-    set_record(record);
+  void begin(size_t num_parts, const WatchedOperation& first) {
+    set_watched(first);
     num_left_.store(num_parts, std::memory_order_relaxed);
   }
   bool done() const override { return num_left_.load(std::memory_order_acquire) == 0; }
@@ -101,9 +90,7 @@ struct OwnGroup::LaneQueue {
   struct Entry {
     P2pRun run;
     std::shared_ptr<TransferWork> work;
-    CommRow* row;
-    double start;
-    std::optional<uint64_t> record;  // empty for a part of a message, which is counted elsewhere
+    WatchedOperation operation;
   };
   uint64_t next_sequence = 0;
   std::deque<Entry> entries;
@@ -115,7 +102,7 @@ struct OwnGroup::LaneQueue {
 
 namespace {
 GroupMedia open_media(HostContext& context, const std::string& key, const std::vector<int>& members, int rank) {
-  GroupMedia media{context.hosts.group(members), nullptr, nullptr};
+  GroupMedia media{context.hosts.group(members), context.topology.group(members), nullptr, nullptr};
   std::vector<int> mates;  // in the World's numbers
   for (int r : media.hosts.ranks_of(media.hosts.node_of(rank))) mates.push_back(members[static_cast<size_t>(r)]);
   const size_t bytes = GroupLinks::region_bytes(static_cast<int>(mates.size()), context.links);
@@ -132,7 +119,6 @@ GroupMedia open_media(HostContext& context, const std::string& key, const std::v
 OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> members, int rank)
     : context_(context),
       key_(std::move(key)),
-      key_name_(key_, FixedName::Keep::Tail),
       topology_(context.topology.group(members)),
       table_(context.choice.table_for(topology_)),
       links_(open_media(context, key_, members, rank), rank, members, context.links, context.memory, context.peers,
@@ -143,6 +129,7 @@ OwnGroup::OwnGroup(HostContext& context, std::string key, std::vector<int> membe
   {
     const std::lock_guard guard(context_.engine.lock());
     context_.engine.add(*this);
+    watched_ = watch().add_group(key_, links_.members());
   }
   if (context_.debug && rank == 0) {
     log_info("group " + key_ + " of " + std::to_string(size()) + " ranks\n" + describe_group(topology_) +
@@ -167,11 +154,11 @@ namespace {
 
 /// One of `works` that serves no operation and that nobody waits for any more, or a new one.
 template <typename Work>
-std::shared_ptr<Work> idle_work(std::vector<std::shared_ptr<Work>>& works, OwnGroup& group, CommRow& row) {
+std::shared_ptr<Work> idle_work(std::vector<std::shared_ptr<Work>>& works, OwnGroup& group) {
   for (const auto& work : works) {
     if (work.use_count() == 1) return work;
   }
-  return works.emplace_back(std::make_shared<Work>(group, row));
+  return works.emplace_back(std::make_shared<Work>(group));
 }
 
 }  // namespace
@@ -179,29 +166,32 @@ std::shared_ptr<Work> idle_work(std::vector<std::shared_ptr<Work>>& works, OwnGr
 std::shared_ptr<WorkState> OwnGroup::start(const Collective& c) {
   const double start = seconds_now();
   const std::lock_guard guard(context_.engine.lock());
+  OperationWatch::Standstill still(watch(), start);
   context_.engine.check_abort();
   const std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
-  CommRow& row = plan->row;
-  ++row.calls;
-  row.bytes += plan->bytes;
-  const uint64_t record = recorder().issue(key_name_, plan->tag_name, plan->signature, next_sequence_, -1, start);
-  std::shared_ptr<WorkState> work = enqueue(plan, c, plan->signature, record);
+  const WatchedOperation operation = watch().issue(
+      plan->row,
+      {watched_, plan->tag_name, plan->signature, next_sequence_, -1, -1, plan->bytes, plan->predicted_sent_bytes},
+      start);
+  std::shared_ptr<WorkState> work = enqueue(plan, c, plan->signature, operation, start);
   poll();
-  row.exposed_seconds += seconds_now() - start;
+  still.count(operation, seconds_now());
   return work;
 }
 
-std::shared_ptr<WorkState> OwnGroup::start_part(const Collective& c, const Signature& whole) {
-  return enqueue(plans_.plan_for(c), c, whole, std::nullopt);
+std::shared_ptr<WorkState> OwnGroup::start_part(const Collective& c, const Signature& whole,
+                                                const WatchedOperation& watched) {
+  const std::shared_ptr<const GroupPlan> plan = plans_.plan_for(c);
+  return enqueue(plan, c, whole, watch().part_of(watched, plan->row, plan->predicted_sent_bytes), seconds_now());
 }
 
 std::shared_ptr<WorkState> OwnGroup::enqueue(const std::shared_ptr<const GroupPlan>& plan, const Collective& c,
-                                             const Signature& signature, std::optional<uint64_t> record) {
+                                             const Signature& signature, const WatchedOperation& operation,
+                                             double now_s) {
   const uint64_t sequence = next_sequence_++;
-  links_.signatures(rank()).publish(sequence, signature);
-  plan->row.predicted_sent_bytes += plan->predicted_sent_bytes;
-  std::shared_ptr<CollectiveWork> work = idle_work(works_, *this, plan->row);
-  work->begin(plan, c, sequence, signature, record, links_, workspace_, fail_collective_);
+  links_.signatures(rank()).publish(sequence, signature, now_s);
+  std::shared_ptr<CollectiveWork> work = idle_work(works_, *this);
+  work->begin(plan, c, sequence, signature, operation, links_, workspace_, fail_collective_);
   collectives_.push_back(work);
   return work;
 }
@@ -221,51 +211,57 @@ CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
 }
 
 std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
+  const double start = seconds_now();
   const std::lock_guard guard(context_.engine.lock());
+  OperationWatch::Standstill still(watch(), start);
   context_.engine.check_abort();
   std::shared_ptr<TransferWork> work;
   for (const P2p& transfer : transfers) {
     LaneQueue& queue = lane(transfer);
-    CommRow& row = row_of(queue, transfer);
-    ++row.calls;
-    row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
-    const double start = seconds_now();
     const bool sends = transfer.kind == P2p::Kind::Send;
+    const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
     const Signature signature{sends ? Primitive::Send : Primitive::Recv,
                               transfer.buf.dtype,
                               ReduceOp::Sum,
                               Algorithm::Auto,
                               0,
                               transfer.buf.count};
-    const uint64_t record =
-        recorder().issue(key_name_, queue.tag_name, signature, queue.next_sequence, transfer.peer, start);
+    CommRow& row = row_of(queue, transfer);
+    const WatchedOperation operation =
+        watch().issue(row,
+                      {watched_, queue.tag_name, signature, queue.next_sequence, transfer.peer, transfer.options.lane,
+                       bytes, sends ? static_cast<double>(bytes) : 0.0},
+                      start);
     if (!work) {
-      work = idle_work(transfer_works_, *this, row);
-      work->begin(row, transfers.size(), record);
+      work = idle_work(transfer_works_, *this);
+      work->begin(transfers.size(), operation);
     }
-    if (queue.entries.empty()) recorder().start(record, start);
-    enqueue(queue, transfer, transfer.buf.count, work, start, record);
+    enqueue(queue, transfer, transfer.buf.count, work, operation, start);
   }
   poll();
+  still.count(work->watched(), seconds_now());
   return work;
 }
 
-std::shared_ptr<WorkState> OwnGroup::transfer_part(const P2p& transfer, uint64_t whole_count) {
+std::shared_ptr<WorkState> OwnGroup::transfer_part(const P2p& transfer, uint64_t whole_count,
+                                                   const WatchedOperation& watched) {
   LaneQueue& queue = lane(transfer);
   CommRow& row = row_of(queue, transfer);
-  std::shared_ptr<TransferWork> work = idle_work(transfer_works_, *this, row);
-  work->begin(row, 1, 0);
-  enqueue(queue, transfer, whole_count, work, 0, std::nullopt);
+  const bool sends = transfer.kind == P2p::Kind::Send;
+  const auto bytes = static_cast<double>(transfer.buf.count * dtype_bytes(transfer.buf.dtype));
+  const WatchedOperation operation = watch().part_of(watched, row, sends ? bytes : 0);
+  std::shared_ptr<TransferWork> work = idle_work(transfer_works_, *this);
+  work->begin(1, operation);
+  enqueue(queue, transfer, whole_count, work, operation, seconds_now());
   return work;
 }
 
 void OwnGroup::enqueue(LaneQueue& queue, const P2p& transfer, uint64_t agreed_count,
-                       const std::shared_ptr<TransferWork>& work, double start, std::optional<uint64_t> record) {
-  if (transfer.kind == P2p::Kind::Send) {
-    queue.row->predicted_sent_bytes += static_cast<double>(transfer.buf.count * dtype_bytes(transfer.buf.dtype));
-  }
+                       const std::shared_ptr<TransferWork>& work, const WatchedOperation& operation, double now_s) {
   P2pRun run(links_, transfer, agreed_count, queue.next_sequence++, fail_transfer_);
-  queue.entries.push_back({std::move(run), work, queue.row, start, record});
+  if (!run.is_send() && watch().times_waits()) run.post(now_s);
+  queue.entries.push_back({std::move(run), work, operation});
+  if (queue.entries.size() == 1) watch().start(queue.entries.front().operation, now_s);
   ++transfers_under_way_;
 }
 
@@ -295,23 +291,37 @@ bool OwnGroup::advance() {
   }
   if (transfers_under_way_ == 0) return moved;
   for (auto& [key, queue] : lanes_) {
-    while (!queue.entries.empty()) {
-      LaneQueue::Entry& entry = queue.entries.front();
-      moved |= entry.run.advance();
-      if (!entry.run.done()) break;
-      const double end = seconds_now();
-      if (entry.record) {
-        recorder().finish(*entry.record, end);
-        entry.row->seconds += end - entry.start;
-      }
-      entry.row->sent_bytes += entry.run.sent_bytes();
-      entry.work->part_done();
-      --transfers_under_way_;
-      queue.entries.pop_front();
-      if (!queue.entries.empty() && queue.entries.front().record) recorder().start(*queue.entries.front().record, end);
-    }
+    moved |= advance_lane(queue);
   }
   return moved;
+}
+
+bool OwnGroup::advance_lane(LaneQueue& queue) {
+  bool moved = false;
+  while (!queue.entries.empty()) {
+    LaneQueue::Entry& entry = queue.entries.front();
+    moved |= entry.run.advance();
+    if (!entry.run.done()) break;
+    const double end = seconds_now();
+    const bool is_awaited = std::any_of(queue.entries.begin(), queue.entries.end(), [&](const LaneQueue::Entry& e) {
+      return e.work.get() == context_.engine.awaited();
+    });
+    watch().finish(entry.operation, end, entry.run.sent(), watch().times_waits() ? entry.run.peer_there_s() : 0,
+                   is_awaited);
+    entry.work->part_done();
+    --transfers_under_way_;
+    queue.entries.pop_front();
+    if (!queue.entries.empty()) watch().start(queue.entries.front().operation, end);
+  }
+  return moved;
+}
+
+void OwnGroup::finish_collective(const WatchedOperation& operation, const ScheduleRun& run, uint64_t sequence) {
+  const double end = seconds_now();
+  if (!watch().times_waits()) return watch().finish(operation, end, run.sent(), 0, false);
+  const bool is_awaited = std::any_of(collectives_.begin(), collectives_.end(),
+                                      [&](const auto& work) { return work.get() == context_.engine.awaited(); });
+  watch().finish(operation, end, run.sent(), std::max(links_.last_entered_s(sequence), run.last_heard_s()), is_awaited);
 }
 
 std::shared_ptr<WorkState> OwnGroup::outstanding() {

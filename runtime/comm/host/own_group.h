@@ -3,7 +3,6 @@
 
 #include <deque>
 #include <map>
-#include <optional>
 
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/choice.h"
@@ -61,10 +60,12 @@ class OwnGroup final : public GroupBackend, public Progressable {
   // Parts of an operation that a group on a device counts and records as a whole; here only what they send is counted.
   // Under the engine's lock; poll() moves them.
 
-  /// `whole`: what the ranks must agree on. The tag is that of the whole.
-  std::shared_ptr<WorkState> start_part(const Collective& collective, const Signature& whole);
+  /// `whole`: what the ranks must agree on; `watched`: the operation that it is a part of. The tag is that of the
+  /// whole.
+  std::shared_ptr<WorkState> start_part(const Collective& collective, const Signature& whole,
+                                        const WatchedOperation& watched);
   /// Of a message of `whole_count` elements in all.
-  std::shared_ptr<WorkState> transfer_part(const P2p& transfer, uint64_t whole_count);
+  std::shared_ptr<WorkState> transfer_part(const P2p& transfer, uint64_t whole_count, const WatchedOperation& watched);
 
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
@@ -81,10 +82,13 @@ class OwnGroup final : public GroupBackend, public Progressable {
   std::string describe_transfer(const TransferWork& work) const;
   /// Lets peers write to the Output of the collective that is about to move.
   void publish_output(uint64_t sequence, uint64_t word) { links_.signatures(rank()).publish_output(sequence, word); }
+  /// The front collective has ended.
+  void finish_collective(const WatchedOperation& operation, const ScheduleRun& run, uint64_t sequence);
   HostContext& context() const { return context_; }
   FlightRecorder& recorder() { return context_.engine.recorder(); }
   const std::string& key() const { return key_; }
-  RecordedName key_name() const { return key_name_; }
+  const WatchedGroup& watched() const { return watched_; }
+  OperationWatch& watch() const { return context_.engine.watch(); }
   /// What this group plans its own operations with.
   PlanningContext planning() const;
 
@@ -92,17 +96,18 @@ class OwnGroup final : public GroupBackend, public Progressable {
   struct LaneQueue;
 
   bool advance();
+  bool advance_lane(LaneQueue& queue);
   std::shared_ptr<WorkState> enqueue(const std::shared_ptr<const GroupPlan>& plan, const Collective& collective,
-                                     const Signature& signature, std::optional<uint64_t> record);
+                                     const Signature& signature, const WatchedOperation& operation, double now_s);
   void enqueue(LaneQueue& queue, const P2p& transfer, uint64_t agreed_count, const std::shared_ptr<TransferWork>& work,
-               double start, std::optional<uint64_t> record);
+               const WatchedOperation& operation, double now_s);
   std::unique_ptr<OwnGroup> open_among(const std::string& name, std::vector<int> members, int new_rank);
   LaneQueue& lane(const P2p& transfer);
   CommRow& row_of(LaneQueue& queue, const P2p& transfer);
 
   HostContext& context_;
   std::string key_;
-  RecordedName key_name_;
+  WatchedGroup watched_;
   Topology topology_;
   const AlgorithmChoice::Table& table_;
   GroupLinks links_;

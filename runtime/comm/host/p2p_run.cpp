@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/far_copy.h"
+#include "runtime/comm/observe/clock.h"
 
 namespace sixfold::comm {
 
@@ -29,6 +30,17 @@ P2pRun::P2pRun(GroupLinks& links, const P2p& transfer, uint64_t agreed_count, ui
 Signature P2pRun::signature() const {
   // Both sides name it a send, so that the two signatures of a matching pair are equal.
   return {Primitive::Send, transfer_.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, agreed_count_};
+}
+
+SentBytes P2pRun::sent() const {
+  SentBytes sent = kNothingSent;
+  if (is_send()) sent.add(moved_bytes_, links_.link_class(transfer_.peer));
+  return sent;
+}
+
+double P2pRun::peer_there_s() const {
+  if (!is_send()) return first_slice_s_;
+  return links_.shares_memory(transfer_.peer) ? links_.to(transfer_.peer, channel()).posted_at(sequence_) : 0;
 }
 
 std::string P2pRun::describe() const {
@@ -66,6 +78,7 @@ bool P2pRun::advance_send() {
 bool P2pRun::advance_recv() {
   RecvEnd& from = links_.from(transfer_.peer, channel());
   if (!GroupLinks::arrived(from)) return false;
+  if (first_slice_s_ == 0) first_slice_s_ = seconds_now();
   const SlotHeader& header = from.header();
   const auto words = signature().pack();
   if (header.sequence != sequence_ || header.signature[0] != words[0] || header.signature[1] != words[1]) {

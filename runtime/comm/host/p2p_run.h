@@ -20,7 +20,12 @@ class P2pRun {
   bool is_send() const { return transfer_.kind == P2p::Kind::Send; }
   const P2p& transfer() const { return transfer_; }
   uint64_t sequence() const { return sequence_; }
-  uint64_t sent_bytes() const { return is_send() ? moved_bytes_ : 0; }
+  SentBytes sent() const;
+  /// To receive: says so to the sender, which then knows since when it has been waited for (peer_there_s()).
+  void post(double now_s) { links_.from(transfer_.peer, channel()).post(sequence_, now_s); }
+  /// When the peer was there: to receive, when its first slice was; to send, when it had posted the receive. 0: that is
+  /// not known, as of senders on other hosts.
+  double peer_there_s() const;
   /// "send to rank 3 #17 (pp.activation)"
   std::string describe() const;
 
@@ -38,6 +43,7 @@ class P2pRun {
   bool lends_;   // the receiver reads in the sender's buffer
   bool drains_;  // a send that is done when its link is drained, as in executor.h
   size_t moved_bytes_ = 0;
+  double first_slice_s_ = 0;
   bool all_moved_ = false, done_ = false;
 };
 

@@ -32,11 +32,11 @@ void Backoff::pause() {
   is_time_to_sleep_ = rounds_ % 8 == 0 && seconds_now() - yields_since_s_ > kYieldFor;
 }
 
-ProgressEngine::ProgressEngine(Failure& failure, CommTable& table, RankLock& lock, Doorbell& doorbell,
+ProgressEngine::ProgressEngine(Failure& failure, OperationWatch& watch, RankLock& lock, Doorbell& doorbell,
                                WaitPolicy policy)
     : failure_(failure),
       recorder_(failure.recorder()),
-      table_(table),
+      watch_(watch),
       lock_(lock),
       doorbell_(doorbell),
       policy_(policy) {}
@@ -61,6 +61,7 @@ void ProgressEngine::poll_exposed() {
     if (work != nullptr) break;
   }
   if (work == nullptr) return;
+  OperationWatch::Standstill still(watch_, start);
   try {
     check_abort();
     poll();
@@ -68,7 +69,7 @@ void ProgressEngine::poll_exposed() {
     has_failed_ = true;
     throw;
   }
-  work->row().exposed_seconds += seconds_now() - start;
+  still.count(work->watched(), seconds_now());
 }
 
 void ProgressEngine::progress() {
@@ -132,14 +133,18 @@ void ProgressEngine::close(Progressable& group, const std::string& name, bool dr
 }
 
 void ProgressEngine::drive_to_end(WorkState& work, double start_s) {
+  OperationWatch::Standstill still(watch_, start_s);
+  awaited_ = &work;
   try {
     check_abort();
     drive_until_done(work, start_s);
   } catch (...) {
+    awaited_ = nullptr;
     has_failed_ = true;
     throw;
   }
-  work.row().exposed_seconds += seconds_now() - start_s;
+  awaited_ = nullptr;
+  still.count(work.watched(), seconds_now());
 }
 
 void ProgressEngine::drive_until_done(WorkState& work, double start_s) {
@@ -167,7 +172,7 @@ void ProgressEngine::drive_until_done(WorkState& work, double start_s) {
     if (idle == kLookEvery) {
       // The clock is read only when waiting takes longer: from here on it counts.
       patience.restart(now);
-      recorder_.wait(work.record(), now);
+      recorder_.wait(work.watched().record, now);
       recorded = true;
     } else if (patience.is_time_to_look(now)) {
       patience.look(work, now);

@@ -15,6 +15,7 @@
 #include "runtime/comm/host/failure.h"
 #include "runtime/comm/host/rank_lock.h"
 #include "runtime/comm/host/work.h"
+#include "runtime/comm/observe/clock.h"
 #include "runtime/comm/world.h"
 
 namespace sixfold::comm {
@@ -70,7 +71,7 @@ class Backoff {
 class ProgressEngine {
  public:
   /// All outlive it. `doorbell`: this rank's.
-  ProgressEngine(Failure& failure, CommTable& table, RankLock& lock, Doorbell& doorbell, WaitPolicy policy);
+  ProgressEngine(Failure& failure, OperationWatch& watch, RankLock& lock, Doorbell& doorbell, WaitPolicy policy);
 
   /// Guards the engine, its groups and all that they use. The rank holds it in every call that starts, moves, waits for
   /// or ends something; what is said to be called under it is not to take it again.
@@ -114,7 +115,10 @@ class ProgressEngine {
   int world_rank() const { return recorder_.rank(); }
   AbortState& abort() { return failure_.abort(); }
   FlightRecorder& recorder() { return recorder_; }
-  CommTable& table() { return table_; }
+  CommTable& table() { return watch_.table(); }
+  OperationWatch& watch() { return watch_; }
+  /// What the rank stands still for, in wait() or finish(); nullptr where it does not.
+  const WorkState* awaited() const { return awaited_; }
   Doorbell& doorbell() { return doorbell_; }
   Backoff new_backoff() const { return Backoff(policy_.oversubscribed); }
 
@@ -125,7 +129,7 @@ class ProgressEngine {
 
   Failure& failure_;
   FlightRecorder& recorder_;
-  CommTable& table_;
+  OperationWatch& watch_;
   RankLock& lock_;
   Doorbell& doorbell_;
   WaitPolicy policy_;
@@ -135,10 +139,7 @@ class ProgressEngine {
   std::atomic<bool> has_failed_{false};
   std::exception_ptr background_error_;
   uint64_t num_drives_ = 0;
+  const WorkState* awaited_ = nullptr;
 };
-
-inline double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace sixfold::comm

@@ -10,7 +10,7 @@ std::string to_string(const Signature& s) {
          std::string(algorithm_name(s.algorithm));
 }
 
-void SignatureRing::publish(uint64_t sequence, const Signature& signature) {
+void SignatureRing::publish(uint64_t sequence, const Signature& signature, double now_s) {
   Entry& entry = entries_[sequence % kEntries];
   const auto words = signature.pack();
   // A sequence lock: a reader that finds the stamp before and after reading the words has read one signature. A word is
@@ -18,8 +18,16 @@ void SignatureRing::publish(uint64_t sequence, const Signature& signature) {
   entry.stamp.store(0, std::memory_order_relaxed);
   entry.words[0].store(words[0], std::memory_order_release);
   entry.words[1].store(words[1], std::memory_order_release);
+  entry.entered.store(now_s, std::memory_order_release);
   entry.stamp.store(sequence + 1, std::memory_order_release);
   entered_.store(sequence + 1, std::memory_order_release);
+}
+
+double SignatureRing::entered_at(uint64_t sequence) const {
+  const Entry& entry = entries_[sequence % kEntries];
+  if (entry.stamp.load(std::memory_order_acquire) != sequence + 1) return 0;
+  const double entered = entry.entered.load(std::memory_order_acquire);
+  return entry.stamp.load(std::memory_order_acquire) == sequence + 1 ? entered : 0;
 }
 
 std::optional<Signature> SignatureRing::find(uint64_t sequence) const {

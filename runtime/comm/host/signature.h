@@ -42,8 +42,10 @@ std::string to_string(const Signature& signature);
 /// The last operations that one rank has entered, written by it, read by all. All zero at the start.
 class SignatureRing {
  public:
-  /// sequence numbers count from 0.
-  void publish(uint64_t sequence, const Signature& signature);
+  /// sequence numbers count from 0; now_s: of the host's steady clock.
+  void publish(uint64_t sequence, const Signature& signature, double now_s);
+  /// When operation `sequence` was entered; 0 where that is not to be known: as in find().
+  double entered_at(uint64_t sequence) const;
   /// The signature of operation `sequence`; empty when it was not entered yet, or is overwritten by later ones.
   std::optional<Signature> find(uint64_t sequence) const;
   /// Once operation `sequence` may be acted on and not before: peers may from now on write to its Output, which `word`
@@ -72,10 +74,11 @@ class SignatureRing {
 
  private:
   static constexpr size_t kEntries = 256;
-  struct Entry {
+  struct alignas(64) Entry {
     std::atomic<uint64_t> stamp;  // sequence + 1; 0 while it is written
     std::atomic<uint64_t> words[2];
     std::atomic<uint64_t> output;
+    std::atomic<double> entered;
   };
   std::atomic<uint64_t> entered_;
   std::atomic<uint64_t> started_;

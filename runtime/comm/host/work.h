@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "runtime/comm/host/patience.h"
-#include "runtime/comm/observe/comm_table.h"
+#include "runtime/comm/observe/operation_watch.h"
 
 namespace sixfold::comm {
 
@@ -12,8 +12,8 @@ class ProgressEngine;
 
 class WorkState : public Awaited {
  public:
-  /// `engine` drives the operation and outlives it; `row` is where its time is counted.
-  WorkState(ProgressEngine& engine, CommRow& row) : engine_(engine), row_(&row) {}
+  /// `engine` drives the operation and outlives it.
+  explicit WorkState(ProgressEngine& engine) : engine_(engine) {}
   WorkState(const WorkState&) = delete;
   WorkState& operator=(const WorkState&) = delete;
 
@@ -22,19 +22,16 @@ class WorkState : public Awaited {
   virtual void join() {}
 
   ProgressEngine& engine() const { return engine_; }
-  CommRow& row() const { return *row_; }
-  /// Its number in the flight recorder; of a batch, that of its first message.
-  uint64_t record() const { return record_; }
+  /// As it was issued: what the rank stands still for is charged to it. Of a batch, the first message.
+  const WatchedOperation& watched() const { return watched_; }
 
  protected:
-  /// For an object that serves one operation after the other.
-  void set_row(CommRow& row) { row_ = &row; }
-  void set_record(uint64_t record) { record_ = record; }
+  /// An object may serve one operation after the other.
+  void set_watched(const WatchedOperation& watched) { watched_ = watched; }
 
  private:
   ProgressEngine& engine_;
-  CommRow* row_;
-  uint64_t record_ = 0;
+  WatchedOperation watched_;
 };
 
 }  // namespace sixfold::comm

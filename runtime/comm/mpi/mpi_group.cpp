@@ -15,10 +15,12 @@ namespace sixfold::comm {
 /// Requests that complete together, and what is left to do then.
 class MpiWork final : public WorkState {
  public:
-  MpiWork(ProgressEngine& engine, CommRow& row, std::string description, double start, uint64_t record)
-      : WorkState(engine, row), description_(std::move(description)), start_(start) {
-    set_record(record);
-    engine.recorder().start(record, start);
+  MpiWork(ProgressEngine& engine, std::string description) : WorkState(engine), description_(std::move(description)) {}
+  /// What it stands for: a collective, or each message of a batch.
+  void add(WatchedOperation operation, double start_s) {
+    engine().watch().start(operation, start_s);
+    if (operations_.empty()) set_watched(operation);
+    operations_.push_back(operation);
   }
 
   bool done() const override { return done_.load(std::memory_order_acquire); }
@@ -36,15 +38,14 @@ class MpiWork final : public WorkState {
     if (flag == 0) return false;
     if (finish_) finish_();
     const double end = seconds_now();
-    engine().recorder().finish(record(), end);
-    row().seconds += end - start_;
+    for (const WatchedOperation& operation : operations_) engine().watch().finish(operation, end, {}, 0, false);
     done_.store(true, std::memory_order_release);
     return true;
   }
 
  private:
   std::string description_;
-  double start_;
+  std::vector<WatchedOperation> operations_;
   std::vector<MPI_Request> requests_;
   std::function<void()> finish_;
   std::atomic<bool> done_{false};  // the rank looks without the lock
@@ -143,12 +144,7 @@ size_t result_count(const Call& call) {
 }  // namespace
 
 MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicator, const Topology& world, bool blocking)
-    : engine_(engine),
-      key_(std::move(key)),
-      key_name_(key_, FixedName::Keep::Tail),
-      communicator_(communicator),
-      world_(world),
-      blocking_(blocking) {
+    : engine_(engine), key_(std::move(key)), communicator_(communicator), world_(world), blocking_(blocking) {
   const std::lock_guard guard(engine_.lock());
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
@@ -159,6 +155,7 @@ MpiGroup::MpiGroup(ProgressEngine& engine, std::string key, MPI_Comm communicato
   check_mpi(MPI_Allgather(&world_rank, 1, MPI_INT, world_ranks_.data(), 1, MPI_INT, communicator_), "MPI_Allgather");
   topology_ = world.group(world_ranks_);
   engine_.add(*this);
+  watched_ = engine_.watch().add_group(key_, world_ranks_);
 }
 
 MpiGroup::~MpiGroup() {
@@ -171,6 +168,7 @@ MpiGroup::~MpiGroup() {
 std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   const double start = seconds_now();
   const std::lock_guard guard(engine_.lock());
+  OperationWatch::Standstill still(engine_.watch(), start);
   engine_.check_abort();
   if (c.check) {  // of what an operation before this one has brought
     engine_.finish(*this);
@@ -181,13 +179,14 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   const size_t element_bytes = dtype_bytes(c.dtype);
   const Call call = c.call(rank_, topology_);
   CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
-  ++row.calls;
-  row.bytes += operation_bytes(call, element_bytes);
-  const uint64_t record = engine_.recorder().issue(key_name_, RecordedName(c.tag),
-                                                   {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count},
-                                                   next_sequence_++, -1, start);
+  const Signature signature{c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count};
   auto work = std::make_shared<MpiWork>(
-      engine_, row, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI", start, record);
+      engine_, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
+  work->add(engine_.watch().issue(row,
+                                  {watched_, RecordedName(c.tag), signature, next_sequence_++, -1, -1,
+                                   operation_bytes(call, element_bytes), 0},
+                                  start),
+            start);
   const int count = mpi_count(c.count);
 
   const void* in = input_of(c);
@@ -225,36 +224,34 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
     start_nonblocking(c, in, out, communicator_, count, work->requests().data());
   }
   if (!work->advance()) under_way_.push_back(work);
-  row.exposed_seconds += seconds_now() - start;
+  still.count(work->watched(), seconds_now());
   return work;
 }
 
-/// Of a batch, the first message stands for all.
-uint64_t MpiGroup::record(const P2p& transfer, double now_s) {
-  const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
-  return engine_.recorder().issue(
-      key_name_, RecordedName(transfer.options.tag),
-      {primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count}, next_sequence_++,
-      transfer.peer, now_s);
+WatchedOperation MpiGroup::issue(const P2p& transfer, double now_s) {
+  const bool sends = transfer.kind == P2p::Kind::Send;
+  const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
+  CommRow& row = engine_.table().row(transfer.options.tag, primitive, Algorithm::Auto, "mpi", size_);
+  const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
+  const uint64_t sequence = next_message_[{transfer.kind, transfer.peer, transfer.options.lane}]++;
+  return engine_.watch().issue(row,
+                               {watched_, RecordedName(transfer.options.tag), signature, sequence, transfer.peer,
+                                transfer.options.lane, transfer.buf.count * dtype_bytes(transfer.buf.dtype), 0},
+                               now_s);
 }
 
 std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
+  const double start = seconds_now();
   const std::lock_guard guard(engine_.lock());
+  OperationWatch::Standstill still(engine_.watch(), start);
   engine_.check_abort();
-  std::shared_ptr<MpiWork> work;
+  const P2p& first = transfers.front();
+  auto work = std::make_shared<MpiWork>(engine_, std::string(first.kind == P2p::Kind::Send ? "send to" : "recv from") +
+                                                     " rank " + std::to_string(first.peer) + " (" + first.options.tag +
+                                                     ") by MPI");
   for (const P2p& transfer : transfers) {
+    work->add(issue(transfer, start), start);
     const bool sends = transfer.kind == P2p::Kind::Send;
-    CommRow& row = engine_.table().row(transfer.options.tag, sends ? Primitive::Send : Primitive::Recv, Algorithm::Auto,
-                                       "mpi", size_);
-    ++row.calls;
-    row.bytes += transfer.buf.count * dtype_bytes(transfer.buf.dtype);
-    if (!work) {
-      const double start = seconds_now();
-      work = std::make_shared<MpiWork>(engine_, row,
-                                       std::string(sends ? "send to" : "recv from") + " rank " +
-                                           std::to_string(transfer.peer) + " (" + transfer.options.tag + ") by MPI",
-                                       start, record(transfer, start));
-    }
     const int count = mpi_count(transfer.buf.count);
     const MPI_Datatype type = mpi_datatype(transfer.buf.dtype);
     MPI_Request& request = work->requests().emplace_back(MPI_REQUEST_NULL);
@@ -265,6 +262,7 @@ std::shared_ptr<WorkState> MpiGroup::transfer(std::span<const P2p> transfers) {
     check_mpi(code, work->describe());
   }
   under_way_.push_back(work);
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

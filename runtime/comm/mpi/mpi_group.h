@@ -3,7 +3,9 @@
 
 #include <mpi.h>
 
-#include <deque>
+#include <map>
+#include <tuple>
+#include <vector>
 
 #include "runtime/comm/group_backend.h"
 #include "runtime/comm/host/progress.h"
@@ -33,12 +35,13 @@ class MpiGroup final : public GroupBackend, public Progressable {
   bool wakes() const override { return false; }  // MPI does not say when something has come
 
  private:
-  uint64_t record(const P2p& transfer, double now_s);
+  WatchedOperation issue(const P2p& transfer, double now_s);
 
   ProgressEngine& engine_;
   std::string key_;
-  RecordedName key_name_;
-  uint64_t next_sequence_ = 0;  // of collectives and messages together
+  WatchedGroup watched_;
+  uint64_t next_sequence_ = 0;                                        // of collectives
+  std::map<std::tuple<P2p::Kind, int, int>, uint64_t> next_message_;  // by kind, peer, lane
   int num_splits_ = 0;
   MPI_Comm communicator_;
   const Topology& world_;

@@ -9,9 +9,13 @@ namespace sixfold::comm {
 
 class NcclWork final : public WorkState {
  public:
-  NcclWork(ProgressEngine& progress, CommRow& row, std::string text, void* stream, uint64_t record, double start)
-      : WorkState(progress, row), text_(std::move(text)), stream_(stream), start_(start) {
-    set_record(record);
+  NcclWork(ProgressEngine& progress, std::string text, void* stream)
+      : WorkState(progress), text_(std::move(text)), stream_(stream) {}
+  /// What it stands for: a collective, or each message of a batch.
+  void add(WatchedOperation operation, double start_s) {
+    engine().watch().start(operation, start_s);
+    if (operations_.empty()) set_watched(operation);
+    operations_.push_back(operation);
   }
   void issued(std::unique_ptr<QueueMark> mark) { marks_.push_back(std::move(mark)); }
   /// With a stream, what waits for the operation is the stream.
@@ -26,8 +30,7 @@ class NcclWork final : public WorkState {
   bool advance() {
     if (!std::all_of(marks_.begin(), marks_.end(), [](const auto& mark) { return mark->done(); })) return false;
     const double end = seconds_now();
-    engine().recorder().finish(record(), end);
-    row().seconds += end - start_;
+    for (const WatchedOperation& operation : operations_) engine().watch().finish(operation, end, {}, 0, false);
     done_ = true;
     return true;
   }
@@ -35,7 +38,7 @@ class NcclWork final : public WorkState {
  private:
   std::string text_;
   void* stream_;
-  double start_;
+  std::vector<WatchedOperation> operations_;
   std::vector<std::unique_ptr<QueueMark>> marks_;
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
   bool joined_ = false;
@@ -83,7 +86,9 @@ std::shared_ptr<NcclWork> NcclGroup::finish(std::shared_ptr<NcclWork> work, Line
 
 std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
   if (c.host_memory) return host_->start(c);
+  const double start = seconds_now();
   const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), start);
   engine().check_abort();
   const std::string tag(c.tag);
   const uint64_t sequence = next_sequence_++;
@@ -102,14 +107,13 @@ std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
   CommRow& row = engine().table().row(tag, c.primitive, Algorithm::Auto, "nccl", size());
-  ++row.calls;
-  row.bytes += operation_bytes(c.call(rank(), topology()), dtype_bytes(c.dtype));
-  const double start = seconds_now();
-  const uint64_t record =
-      engine().recorder().issue(host_->key_name(), RecordedName(tag),
-                                {c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count}, sequence, -1, start);
-  engine().recorder().start(record, start);
-  auto work = std::make_shared<NcclWork>(engine(), row, text, c.stream, record, start);
+  const Signature signature{c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count};
+  auto work = std::make_shared<NcclWork>(engine(), text, c.stream);
+  work->add(engine().watch().issue(row,
+                                   {host_->watched(), RecordedName(tag), signature, sequence, -1, -1,
+                                    operation_bytes(c.call(rank(), topology()), dtype_bytes(c.dtype)), 0},
+                                   start),
+            start);
   Line& line = lines_[0];
   if (c.stream != nullptr) line.queue->wait_for(c.stream);
   try {
@@ -119,7 +123,7 @@ std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
   }
   under_way_.push_back(finish(work, line));
   poll();
-  row.exposed_seconds += seconds_now() - start;
+  still.count(work->watched(), seconds_now());
   return work;
 }
 
@@ -180,12 +184,29 @@ void NcclGroup::issue_blocks(const Collective& c, Line& line) const {
   api_->check(api_->group_end(), "ncclGroupEnd");
 }
 
+WatchedOperation NcclGroup::issue(const P2p& t, double now_s) {
+  const Primitive primitive = t.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
+  CommRow& row = engine().table().row(t.options.tag, primitive, Algorithm::Auto, "nccl", size());
+  const Signature signature{primitive, t.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, t.buf.count};
+  const uint64_t sequence = next_message_[{t.kind, t.peer, t.options.lane}]++;
+  return engine().watch().issue(row,
+                                {host_->watched(), RecordedName(t.options.tag), signature, sequence, t.peer,
+                                 t.options.lane, t.buf.count * dtype_bytes(t.buf.dtype), 0},
+                                now_s);
+}
+
 std::shared_ptr<WorkState> NcclGroup::transfer(std::span<const P2p> transfers) {
-  const std::lock_guard guard(engine().lock());
-  engine().check_abort();
   const double start = seconds_now();
-  const std::string& tag = transfers[0].options.tag;
-  std::shared_ptr<NcclWork> work;
+  const std::lock_guard guard(engine().lock());
+  OperationWatch::Standstill still(engine().watch(), start);
+  engine().check_abort();
+  const P2p& first = transfers[0];
+  const std::string& tag = first.options.tag;
+  auto work =
+      std::make_shared<NcclWork>(engine(),
+                                 std::string(first.kind == P2p::Kind::Send ? "send to" : "recv from") + " rank " +
+                                     std::to_string(first.peer) + " (" + tag + ") by NCCL of group " + host_->key(),
+                                 first.options.stream);
   try {
     for (int lane = 0; lane < kNumLanes; ++lane) {
       Line& line = lines_[static_cast<size_t>(1 + lane)];
@@ -196,20 +217,7 @@ std::shared_ptr<WorkState> NcclGroup::transfer(std::span<const P2p> transfers) {
       for (const P2p& t : transfers) {
         if (t.options.lane != lane) continue;
         const bool sends = t.kind == P2p::Kind::Send;
-        const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
-        CommRow& row = engine().table().row(t.options.tag, primitive, Algorithm::Auto, "nccl", size());
-        ++row.calls;
-        row.bytes += t.buf.count * dtype_bytes(t.buf.dtype);
-        const uint64_t record = engine().recorder().issue(
-            host_->key_name(), RecordedName(t.options.tag),
-            {primitive, t.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, t.buf.count}, next_sequence_++, t.peer, start);
-        if (!work) {
-          work =
-              std::make_shared<NcclWork>(engine(), row,
-                                         std::string(sends ? "send to" : "recv from") + " rank " +
-                                             std::to_string(t.peer) + " (" + tag + ") by NCCL of group " + host_->key(),
-                                         t.options.stream, record, start);
-        }
+        work->add(issue(t, start), start);
         const int dtype = nccl_dtype(t.buf.dtype);
         void* const stream = line.queue->handle();
         api_->check(sends ? api_->send(t.buf.data, t.buf.count, dtype, t.peer, line.comm, stream)
@@ -224,6 +232,7 @@ std::shared_ptr<WorkState> NcclGroup::transfer(std::span<const P2p> transfers) {
   }
   under_way_.push_back(work);
   poll();
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

@@ -5,6 +5,8 @@
 // order of issue over all peers, so those that must go together are one batch. Algorithms are NCCL's own.
 #pragma once
 
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "runtime/comm/host/own_group.h"
@@ -45,6 +47,7 @@ class NcclGroup final : public GroupBackend, public Progressable {
   void open_lines();
   Line open_line();
   void issue(const Collective& c, Line& line) const;
+  WatchedOperation issue(const P2p& transfer, double now_s);
   void issue_blocks(const Collective& c, Line& line) const;
   std::shared_ptr<NcclWork> finish(std::shared_ptr<NcclWork> work, Line& line);
   void check_async_errors();
@@ -53,8 +56,9 @@ class NcclGroup final : public GroupBackend, public Progressable {
   std::shared_ptr<const NcclApi> api_;
   std::unique_ptr<OwnGroup> host_;
   OpenGroup open_;
-  std::vector<Line> lines_;  // collectives, then the lanes
-  uint64_t next_sequence_ = 0;
+  std::vector<Line> lines_;                                           // collectives, then the lanes
+  uint64_t next_sequence_ = 0;                                        // of collectives
+  std::map<std::tuple<P2p::Kind, int, int>, uint64_t> next_message_;  // by kind, peer, lane
   std::vector<std::shared_ptr<NcclWork>> under_way_;
 };
 

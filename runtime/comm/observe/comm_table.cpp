@@ -14,6 +14,7 @@ CommRow& CommTable::row(const std::string& tag, Primitive primitive, Algorithm a
     row.algorithm = algorithm;
     row.backend = backend;
     row.group_size = group_size;
+    row.id = static_cast<uint32_t>(rows_.size() - 1);
   }
   return row;
 }
@@ -27,13 +28,26 @@ std::vector<CommRow> CommTable::rows() const {
   return rows;
 }
 
+std::vector<CommRow> CommTable::all_rows() const {
+  const std::lock_guard guard(lock_);
+  std::vector<CommRow> rows(rows_.size());
+  for (const auto& [key, row] : rows_) rows[row.id] = row;
+  return rows;
+}
+
+double CommTable::busy_seconds() const {
+  const std::lock_guard guard(lock_);
+  return busy_seconds_;
+}
+
 void CommTable::reset() {
   const std::lock_guard guard(lock_);
   for (auto& [key, row] : rows_) {
     row.calls = 0;
-    row.bytes = row.sent_bytes = 0;
-    row.predicted_sent_bytes = row.seconds = row.exposed_seconds = 0;
+    row.bytes = row.sent_bytes = row.sent_inter_bytes = 0;
+    row.predicted_sent_bytes = row.seconds = row.wait_seconds = row.exposed_seconds = row.exposed_wait_seconds = 0;
   }
+  busy_seconds_ = 0;
 }
 
 uint64_t operation_bytes(Primitive primitive, size_t count, int size, size_t element_bytes) {
