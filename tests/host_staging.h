@@ -49,7 +49,9 @@ struct HostStream {
 struct StagingCounts {
   std::atomic<int> pins = 0, unpins = 0, copies_to_host = 0, copies_to_device = 0;
   std::atomic<uint64_t> bytes_to_host = 0, bytes_to_device = 0;
-  std::atomic<bool> breaks = false;  // from now on, the device fails
+  std::atomic<int> under_way = 0;     // copies
+  std::atomic<bool> is_slow = false;  // every copy takes a few ms
+  std::atomic<bool> breaks = false;   // from now on, the device fails
   std::mutex mutex;
   std::string order;  // of issue: H to the host, D to the device
 };
@@ -86,9 +88,11 @@ class HostStaging final : public comm::StagingDevice {
     pinned_[static_cast<std::byte*>(data)] = bytes;
     ++counts_.pins;
   }
-  void unpin(void* data) noexcept override {
+  void drain() noexcept override {
     to_host_.drain();
     to_device_.drain();
+  }
+  void unpin(void* data) noexcept override {
     pinned_.erase(static_cast<std::byte*>(data));
     ++counts_.unpins;
   }
@@ -185,8 +189,11 @@ class HostStaging final : public comm::StagingDevice {
   template <typename Copy>
   std::unique_ptr<comm::StagingEvent> issue(Queue& queue, std::span<const comm::StagingCopy> copies, Copy copy) {
     auto event = std::make_shared<HostEvent>();
-    queue.push([event, copy, all = std::vector(copies.begin(), copies.end())] {
+    ++counts_.under_way;
+    queue.push([this, event, copy, all = std::vector(copies.begin(), copies.end())] {
+      if (counts_.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       for (const comm::StagingCopy& c : all) copy(c);
+      --counts_.under_way;
       event->done.store(true, std::memory_order_release);
     });
     return std::make_unique<Copied>(counts_, event);

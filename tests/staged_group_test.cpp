@@ -434,6 +434,27 @@ TEST(Staged, ADeviceThatFailsStopsTheWorld) {
   EXPECT_EQ(gpus->counts.pins, gpus->counts.unpins);
 }
 
+// Once a rank has its CommError, buffers may go: of the sum's three pieces, two are on their way when the exchange
+// after it is refused.
+TEST(Staged, AFailureLeavesNoCopyUnderWay) {
+  const auto gpus = std::make_shared<HostGpus>();
+  gpus->counts.is_slow = true;
+  const std::string text = failure_of(
+      1,
+      [&](comm::World& world) {
+        std::vector<int32_t> x(700), in(300), out(400);
+        comm::Work sum = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum);
+        try {
+          world.group().all_to_all(buf(in), buf(out), std::vector<size_t>{300}, std::vector<size_t>{400}).wait();
+        } catch (const CommError&) {
+          EXPECT_EQ(gpus->counts.under_way, 0);
+          throw;
+        }
+      },
+      staged(gpus));
+  expect_mentions(text, {"sends 300 elements, this rank expects 400"});
+}
+
 // Four ranks on two GPUs that do not reach each other: all together go through the host, those of one GPU do not.
 TEST(Staged, EachGroupHasTheModeOfItsRanks) {
   const auto grid = std::make_shared<HostGrid>();

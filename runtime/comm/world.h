@@ -66,8 +66,9 @@ struct WorldOptions {
   GpuMode gpu_mode = GpuMode::Auto;  // how, where there are GPUs; each group chooses for its ranks (choose_mode)
   /// What BackendKind::Nccl runs on, and Auto where our own collectives do not reach; nullptr: neither may.
   std::shared_ptr<const NcclSetup> nccl;
-  // With such a thread, a buffer of an operation under way must stay until it is done even where an exception that is
-  // no CommError leaves its scope: the thread learns of it when the World's body has ended, not before.
+  // With such a thread, and on GPUs, a buffer of an operation under way must stay until it is done even where an
+  // exception that is no CommError leaves its scope: the thread learns of it when the World's body has ended, not
+  // before.
   ProgressThreadUse progress_thread = ProgressThreadUse::Auto;
   int num_compute_threads = 1;  // of each rank; what Auto reckons with
   bool time_waits = false;      // the table says how long operations waited for ranks that came late

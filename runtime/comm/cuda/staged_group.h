@@ -35,6 +35,7 @@ class StagedGroup final : public GroupBackend, public Progressable {
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
   bool wakes() const override { return false; }  // the device rings nobody's bell
+  void abandon() noexcept override { device_->drain(); }
 
  private:
   struct Lane {

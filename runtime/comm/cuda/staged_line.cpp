@@ -24,6 +24,7 @@ PinnedRing::PinnedRing(StagingDevice& device, Memory& memory, int num_slots, siz
 }
 
 PinnedRing::~PinnedRing() {
+  device_.drain();
   device_.unpin(first_);
 }
 

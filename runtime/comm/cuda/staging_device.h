@@ -1,5 +1,5 @@
 // StagingDevice: how one group of a rank moves buffers of its GPU to and from the host. Everything is asynchronous and
-// polled; nothing waits.
+// polled.
 //
 // Implementations: a GPU (device/cuda_staging.cpp) and, in tests, a thread of the host that is late.
 #pragma once
@@ -50,6 +50,8 @@ class StagingDevice {
   /// `data`: where a page begins.
   virtual void pin(void* data, size_t bytes) = 0;
   virtual void unpin(void* data) noexcept = 0;
+  /// Returns when all copies are done, or have failed. For the end, and for failures: it blocks, as nothing else here.
+  virtual void drain() noexcept = 0;
 };
 
 /// On a GPU of this process, of which CUDA knows the index. Throws CommError. Only in builds with CUDA.

@@ -49,7 +49,26 @@ bool ProgressEngine::poll() {
 
 void ProgressEngine::check_abort() {
   if (background_error_) std::rethrow_exception(background_error_);
-  failure_.check();
+  try {
+    failure_.check();
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void ProgressEngine::fail(const std::string& reason) {
+  try {
+    Patience::fail(failure_, reason);
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void ProgressEngine::abandon() noexcept {
+  has_failed_ = true;
+  for (Progressable* group : groups_) group->abandon();
 }
 
 void ProgressEngine::poll_exposed() {
@@ -66,7 +85,7 @@ void ProgressEngine::poll_exposed() {
     check_abort();
     poll();
   } catch (...) {
-    has_failed_ = true;
+    abandon();
     throw;
   }
   still.count(work->watched(), seconds_now());
@@ -98,7 +117,7 @@ ProgressEngine::Driven ProgressEngine::drive_in_background() noexcept {
     return poll() ? Driven::Moved : Driven::Still;
   } catch (...) {
     background_error_ = std::current_exception();
-    has_failed_ = true;
+    abandon();
     return Driven::Failed;
   }
 }
@@ -140,7 +159,7 @@ void ProgressEngine::drive_to_end(WorkState& work, double start_s) {
     drive_until_done(work, start_s);
   } catch (...) {
     awaited_ = nullptr;
-    has_failed_ = true;
+    abandon();
     throw;
   }
   awaited_ = nullptr;

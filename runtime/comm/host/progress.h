@@ -30,6 +30,9 @@ class Progressable {
   virtual std::shared_ptr<WorkState> outstanding() = 0;
   /// Whether the rank's doorbell rings whenever something can move.
   virtual bool wakes() const = 0;
+  /// The World has failed, and buffers are about to go away with their owners: returns when no device touches them any
+  /// more. No poll() follows.
+  virtual void abandon() noexcept {}
 };
 
 /// How a rank waits when nothing moves: it spins, then yields, then sleeps until its doorbell rings. With more ranks
@@ -99,7 +102,7 @@ class ProgressEngine {
   /// Until `group` has nothing outstanding. Throws as wait().
   void finish(Progressable& group);
   /// Tells all ranks, then throws CommError on this one.
-  [[noreturn]] void fail(const std::string& reason) { Patience::fail(failure_, reason); }
+  [[noreturn]] void fail(const std::string& reason);
   /// Throws the CommError that says who aborted and why, where somebody has; what the progress thread has thrown, where
   /// it has.
   void check_abort();
@@ -124,6 +127,8 @@ class ProgressEngine {
 
  private:
   bool poll();
+  /// Called before an exception leaves the engine.
+  void abandon() noexcept;
   void drive_to_end(WorkState& work, double start_s);
   void drive_until_done(WorkState& work, double start_s);
 

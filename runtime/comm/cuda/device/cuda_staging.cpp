@@ -72,10 +72,10 @@ class CudaStaging final : public StagingDevice {
     check_cuda(cudaHostRegister(data, bytes, cudaHostRegisterPortable),
                "cudaHostRegister of " + std::to_string(bytes) + " bytes");
   }
-  void unpin(void* data) noexcept override {
+  void unpin(void* data) noexcept override { cudaHostUnregister(data); }
+  void drain() noexcept override {
     cudaStreamSynchronize(to_host_.get());
     cudaStreamSynchronize(to_device_.get());
-    cudaHostUnregister(data);
   }
 
  private:
