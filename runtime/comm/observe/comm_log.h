@@ -26,7 +26,7 @@ namespace sixfold::comm {
 /// One collective, send or receive of one rank. A barrier is an all-reduce with the tag "barrier".
 struct LoggedOperation {
   double enqueued_s = 0, started_s = 0, ended_s = 0;  // 0: not yet
-  double wait_s = -1;                                 // within start to end; < 0: not known (mpi, nccl, not ended)
+  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host)
   double exposed_s = 0;       // sum over its exposed intervals, the shortest ones included (kShortestInterval)
   double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks
   uint64_t sequence = 0;      // among the collectives of the group, or the messages of sender, receiver and lane: the
