@@ -1,6 +1,7 @@
 // Pipelines of threads against one rank with the same batch.
 #include "runtime/parallel/pipeline.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/gpt_fixture.h"
@@ -143,7 +144,14 @@ TEST(Pipeline, MicroBatchesMayDifferInLength) {
       std::vector<TokenBatch> own = rows;
       std::vector<parallel::MicroBatch> batches;
       for (TokenBatch& batch : own) batches.push_back(batch.all());
-      const auto schedule = parallel::pipeline_schedule({kind, pp, job.num_micro_batches, chunks});
+      auto schedule = parallel::pipeline_schedule({kind, pp, job.num_micro_batches, chunks});
+      if (kind == kGPipe) {  // a list of another shape: gradients wait until all have been worked out
+        for (auto& actions : schedule) {
+          std::stable_partition(actions.begin(), actions.end(), [](const parallel::Action& action) {
+            return action.kind != parallel::Action::Kind::SendGradient;
+          });
+        }
+      }
       PipelineRig::Values gradients;
       double loss = 0;
       for (int step = 0; step < 2; ++step) {  // shapes are announced in the first, and known in the second
