@@ -8,9 +8,12 @@
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <nlohmann/json.hpp>
 
 #include "examples/common/refuse.h"
 #include "examples/compare_strategies/comparison.h"
+#include "examples/compare_strategies/page.h"
+#include "examples/compare_strategies/report_json.h"
 #include "examples/compare_strategies/tables.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
@@ -25,6 +28,10 @@ constexpr int kFailed = 1, kImpossible = 2;
 /// On rank 0: prints, writes the files, and says whether all strategies trained the same.
 bool report(const Comparison& comparison, const ComparisonPlan& plan) {
   print_comparison(std::cout, comparison, plan);
+  const nlohmann::ordered_json json = json_of(comparison, plan);
+  const CompareOptions& options = plan.options;
+  if (!options.json.empty()) write_file("--json", options.json, json.dump(1) + "\n");
+  if (!options.html.empty()) write_file("--html", options.html, page_html(comparison, plan, json));
   return comparison.differing().empty();
 }
 

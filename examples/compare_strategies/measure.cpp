@@ -164,6 +164,7 @@ StrategyRecord record_of(const PlannedStrategy& strategy, const json& reports, c
   const double tokens = static_cast<double>(first.steps.back().num_tokens);
   record.tokens_per_s = record.median_ms > 0 ? 1e3 * tokens / record.median_ms : 0;
   record.flops = first.summary.flops_per_token * tokens / static_cast<double>(reports.size());
+  record.num_parameters = first.summary.num_parameters;
   add_comm(reports, record);
   add_traffic(reports, record);
   add_memory(reports, record);

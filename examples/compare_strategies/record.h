@@ -56,6 +56,7 @@ struct StrategyRecord {
   // Medians of the steps without the first (where there are more), which touches fresh memory; means over the ranks.
   double median_ms = 0, tokens_per_s = 0, compute_ms = 0, comm_ms = 0, exposed_ms = 0;
   double flops = 0;  // of a rank in a step
+  int64_t num_parameters = 0;
   std::vector<CommEntry> comm;
   std::vector<TrafficEntry> traffic;
   std::vector<MemoryEntry> memory;
