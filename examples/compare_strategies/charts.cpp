@@ -28,17 +28,6 @@ std::string legend_html(const BarChart& chart) {
   return html + "</ul>\n";
 }
 
-std::string axis_html(const std::vector<double>& ticks, const std::string& unit) {
-  std::string html = "<div class=\"axis\" aria-hidden=\"true\"><div class=\"ticks\">";
-  for (double tick : ticks) {
-    const double place = 100 * tick / ticks.back();
-    const char* edge = tick == 0 ? " class=\"first\"" : tick == ticks.back() ? " class=\"last\"" : "";
-    html += "<span" + std::string(edge) + " style=\"left:" + number_text(place) + "%\">" + number_text(tick) +
-            (tick == ticks.back() ? " " + escaped(unit) : "") + "</span>";
-  }
-  return html + "</div></div>\n";
-}
-
 std::string rect(double x, double width, const std::string& colour, const std::string& title) {
   return "<rect class=\"" + colour + "\" x=\"" + short_number(x, 2) + "\" y=\"0\" width=\"" + short_number(width, 2) +
          "\" height=\"" + short_number(kHeight, 0) + "\"><title>" + escaped(title) + "</title></rect>";
@@ -96,6 +85,17 @@ std::vector<double> axis_ticks(double largest) {
   const int last = std::max(1, static_cast<int>(std::ceil(largest / step - 1e-9)));
   for (int i = 0; i <= last; ++i) ticks.push_back(std::round(i * step / power * 100) * power / 100);
   return ticks;
+}
+
+std::string axis_html(const std::vector<double>& ticks, const std::string& unit) {
+  std::string html = "<div class=\"axis\" aria-hidden=\"true\"><div class=\"ticks\">";
+  for (double tick : ticks) {
+    const double place = 100 * tick / ticks.back();
+    const char* edge = tick == 0 ? " class=\"first\"" : tick == ticks.back() ? " class=\"last\"" : "";
+    html += "<span" + std::string(edge) + " style=\"left:" + number_text(place) + "%\">" + number_text(tick) +
+            (tick == ticks.back() ? " " + escaped(unit) : "") + "</span>";
+  }
+  return html + "</div></div>\n";
 }
 
 std::string bar_chart_html(const BarChart& chart) {

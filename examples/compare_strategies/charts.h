@@ -37,6 +37,9 @@ std::string bar_chart_html(const BarChart& chart);
 /// Round numbers from 0 up: the last is the first of them that is at least `largest`; 3 to 6 of them.
 std::vector<double> axis_ticks(double largest);
 
+/// The axis above or below drawings: ticks at their places.
+std::string axis_html(const std::vector<double>& ticks, const std::string& unit);
+
 /// With &, <, > and quotes as HTML wants them.
 std::string escaped(const std::string& text);
 /// The shortest decimal that reads as the same number.

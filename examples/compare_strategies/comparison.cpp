@@ -85,7 +85,9 @@ ComparisonPlan make_comparison_plan(const CompareOptions& options) {
     }
   }
   plan.world = plan.strategies.front().plan.world;
-  plan.world.topology = options.base.topology;  // which a run of one rank does not have
+  plan.world.topology = options.base.topology;       // which a run of one rank does not have
+  constexpr size_t kRecordBytes = size_t{16} << 20;  // a rank's, of one run
+  plan.world.comm_log_bytes = kRecordBytes;
   comm::check_world_options(plan.world);
   if (!options.base.emulate_links.empty()) plan.profiles.push_back(comm::emulated_profile(plan.world));
   if (!options.profile.empty()) plan.profiles.push_back(comm::load_profile(options.profile));

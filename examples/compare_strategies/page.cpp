@@ -5,6 +5,7 @@
 
 #include "examples/compare_strategies/charts.h"
 #include "examples/compare_strategies/page_style.h"
+#include "examples/compare_strategies/page_timeline.h"
 #include "examples/compare_strategies/tables.h"
 
 namespace sixfold::compare_strategies {
@@ -27,11 +28,12 @@ std::string table_html(const Table& table) {
   return html + "</tbody></table></div>\n";
 }
 
-/// A chart with what it shows, and its numbers as a table behind a click.
-std::string figure_html(const std::string& title, const std::string& text, const BarChart& chart, const Table& table) {
-  return "<figure>\n<h2>" + escaped(title) + "</h2>\n<figcaption>" + escaped(text) + "</figcaption>\n" +
-         bar_chart_html(chart) + "<details><summary>The numbers: " + escaped(table.title) + "</summary>\n" +
-         table_html(table) + "</details>\n</figure>\n";
+/// A drawing with what it shows, and its numbers as a table behind a click.
+std::string figure_html(const std::string& title, const std::string& text, const std::string& drawing,
+                        const Table& table) {
+  return "<figure>\n<h2>" + escaped(title) + "</h2>\n<figcaption>" + escaped(text) + "</figcaption>\n" + drawing +
+         "<details><summary>The numbers: " + escaped(table.title) + "</summary>\n" + table_html(table) +
+         "</details>\n</figure>\n";
 }
 
 std::string note_of(const StrategyRecord& record) {
@@ -41,19 +43,21 @@ std::string note_of(const StrategyRecord& record) {
 }
 
 std::string step_figure(const Comparison& comparison) {
-  BarChart chart{"steps", "ms", "", {{"computing", "c1"}, {"communication in the way", "c2"}}, {}};
+  BarChart chart{
+      "steps", "ms", "", {{"computing", "c1"}, {"data on the way", "c2"}, {"waiting for a late rank", "c8"}}, {}};
   for (const StrategyRecord& record : comparison.records) {
-    const double exposed = std::min(record.exposed_ms, record.median_ms);
+    const double exposed = std::min(record.exposed_ms, record.median_ms), late = std::min(record.late_ms, exposed);
     chart.bars.push_back({record.name,
                           note_of(record),
-                          {record.median_ms - exposed, exposed},
+                          {record.median_ms - exposed, exposed - late, late},
                           fixed(record.median_ms, 1) + " ms, " + fixed(100 * record.exposed_share(), 0) + "%",
                           {}});
   }
   return figure_html("Time of a step",
-                     "Median over the steps. Communication is in the way while a rank does nothing else; what it hides "
-                     "behind computation costs no time and is not in here. The share is that of the step.",
-                     chart, cost_table(comparison));
+                     "Median over the steps, mean of the ranks. Communication is in the way while a rank does nothing "
+                     "else, since data are on the way or since another rank has not come to the operation yet. What "
+                     "hides behind computation costs no time and is not in here. The share is that of both.",
+                     bar_chart_html(chart), cost_table(comparison));
 }
 
 std::string bytes_figure(const Comparison& comparison) {
@@ -78,7 +82,7 @@ std::string bytes_figure(const Comparison& comparison) {
   return figure_html("Sent by each rank in a step",
                      "Bytes counted in the links, by primitive; the mean of all ranks. Every strategy is a composition "
                      "of the six primitives, and of sends between pipeline stages.",
-                     chart, table);
+                     bar_chart_html(chart), table);
 }
 
 std::string memory_figure(const Comparison& comparison) {
@@ -98,7 +102,7 @@ std::string memory_figure(const Comparison& comparison) {
   return figure_html("Memory of a rank",
                      "Each category at its own peak, on the rank that has most of it. Peaks do not come at the same "
                      "moment: the line and the number say what all took together at most.",
-                     chart, memory_table(comparison));
+                     bar_chart_html(chart), memory_table(comparison));
 }
 
 std::string axis_figure(const Comparison& comparison, size_t profile, const std::string& name) {
@@ -108,23 +112,36 @@ std::string axis_figure(const Comparison& comparison, size_t profile, const std:
                  {{"waited, group inside a node", "c1"}, {"more, if it lies across nodes", "c2"}},
                  {},
                  3};
+  bool after_group = false;
   for (size_t r = 0; r < comparison.records.size(); ++r) {
     const Verdict& verdict = comparison.verdicts[r][profile];
+    const bool is_group = verdict.axes.size() > 1;
     for (const AxisCost& axis : verdict.axes) {
       const bool first = &axis == &verdict.axes.front();
       chart.bars.push_back({comparison.records[r].name + ": " + axis.axis,
-                            first && verdict.axes.size() > 1 ? verdict.text : "",
+                            first && is_group ? verdict.text : "",
                             {axis.intra.waited_ms, std::max(0.0, axis.penalty_ms())},
                             fixed(axis.intra.waited_ms, 2) + " or " + fixed(axis.inter.waited_ms, 2) + " ms",
                             {},
-                            first});
+                            first && (is_group || after_group)});
     }
+    after_group = is_group;
   }
-  return figure_html("Which axis belongs inside a node: " + name,
+  const std::string links = name == "emulated" ? "the emulated links" : name;
+  return figure_html("Which axis belongs inside a node: " + links,
                      "What each step would wait for the messages of an axis on links of this kind, by the cost model: "
                      "messages on the critical path in full, all others by what does not fit behind the computation. "
                      "The axis that loses most across nodes belongs inside.",
-                     chart, axis_table(comparison, profile));
+                     bar_chart_html(chart), axis_table(comparison, profile));
+}
+
+std::string timeline_figure(const Comparison& comparison) {
+  return figure_html(
+      "One step, as the ranks spent it",
+      "A step of about the median's length, on one time scale for all. Each rank has a strip: above, what "
+      "it does; the line below, when messages of an axis move. Where a line runs under compute, "
+      "communication is hidden.",
+      timelines_html(comparison), timeline_table(comparison));
 }
 
 std::string placement_figure(const Comparison& comparison) {
@@ -142,7 +159,7 @@ std::string placement_figure(const Comparison& comparison) {
   }
   return figure_html("Either axis inside the nodes, measured",
                      "Communication in the way of a step, on emulated links, with the ranks laid out in either order.",
-                     chart, placement_table(comparison));
+                     bar_chart_html(chart), placement_table(comparison));
 }
 
 std::string card_html(const std::string& what, const std::string& number, const std::string& who) {
@@ -179,6 +196,17 @@ std::string checks_html(const Comparison& comparison) {
   return html + "</ul>\n";
 }
 
+/// "4 ranks (mpi) on 1 node, which take turns on 2 cores".
+std::string machine_of(const Comparison& comparison, const ComparisonPlan& plan) {
+  const train_gpt::Plan& first = plan.strategies.front().plan;
+  std::string text = comparison.ranks + " on " + comparison.nodes.substr(0, comparison.nodes.find(':'));
+  if (first.ranks_on_host * first.num_threads > first.num_cores) {
+    text += ", which take turns on " + std::to_string(first.num_cores) + (first.num_cores == 1 ? " core" : " cores");
+  }
+  const std::string& links = plan.options.base.emulate_links;
+  return text + (links.empty() ? "" : ", links paced to " + links);
+}
+
 std::string lead_of(const Comparison& comparison, const ComparisonPlan& plan) {
   const train_gpt::Options& o = plan.options.base;
   return "The same GPT (" + fixed(static_cast<double>(comparison.records.front().num_parameters) / 1e6, 2) +
@@ -186,8 +214,7 @@ std::string lead_of(const Comparison& comparison, const ComparisonPlan& plan) {
          std::to_string(o.heads) + " heads), the same " + std::to_string(o.steps) + " steps of " +
          std::to_string(o.global_batch) + " rows of " + std::to_string(o.seq_len) + " tokens, trained by " +
          std::to_string(comparison.records.size()) + (comparison.records.size() == 1 ? " strategy" : " strategies") +
-         " on " + comparison.ranks + ", " + comparison.nodes +
-         (o.emulate_links.empty() ? "" : ", links paced to " + o.emulate_links) + ".";
+         " on " + machine_of(comparison, plan) + ".";
 }
 
 std::string footer_html(const ComparisonPlan& plan) {
@@ -215,6 +242,7 @@ std::string page_html(const Comparison& comparison, const ComparisonPlan& plan, 
       std::string(kPageStyle) + "</style>\n</head>\n<body>\n<main>\n<h1>What each strategy costs</h1>\n";
   html += "<p class=\"lead\">" + escaped(lead_of(comparison, plan)) + "</p>\n";
   html += checks_html(comparison) + cards_html(comparison) + step_figure(comparison);
+  html += timeline_figure(comparison);
   html += bytes_figure(comparison) + memory_figure(comparison);
   for (size_t p = 0; p < plan.profiles.size(); ++p) html += axis_figure(comparison, p, plan.profiles[p].name);
   if (!comparison.placements.empty()) html += placement_figure(comparison);

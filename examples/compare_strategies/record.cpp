@@ -12,6 +12,7 @@ std::vector<PrimitiveSum> StrategyRecord::by_primitive() const {
       if (entry.primitive != sum.primitive) continue;
       sum.calls += entry.calls;
       sum.sent_bytes += entry.sent_bytes;
+      sum.sent_inter_bytes += entry.sent_inter_bytes;
     }
     if (sum.calls > 0) sums.push_back(sum);
   }
@@ -23,6 +24,7 @@ PrimitiveSum StrategyRecord::all_primitives() const {
   for (const PrimitiveSum& sum : by_primitive()) {
     all.calls += sum.calls;
     all.sent_bytes += sum.sent_bytes;
+    all.sent_inter_bytes += sum.sent_inter_bytes;
   }
   return all;
 }

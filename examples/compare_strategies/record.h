@@ -1,10 +1,12 @@
 // What is known of one strategy after its steps: numbers of all ranks, put together on the first.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "examples/compare_strategies/timeline.h"
 #include "runtime/parallel/mesh.h"
 
 namespace sixfold::compare_strategies {
@@ -14,6 +16,7 @@ struct CommEntry {
   std::string tag, primitive, algorithm, backend;
   int group_size = 1;
   double calls = 0, bytes = 0, sent_bytes = 0;  // sent: counted in the links
+  double sent_inter_bytes = 0;                  // of them: to other nodes
   double formula_bytes = 0;                     // the same by the algorithm's formula (comm/observe/predict.h)
   double ms = 0, exposed_ms = 0;
 
@@ -25,7 +28,7 @@ struct CommEntry {
 /// What a rank calls and sends of one primitive in a step.
 struct PrimitiveSum {
   std::string primitive;
-  double calls = 0, sent_bytes = 0;
+  double calls = 0, sent_bytes = 0, sent_inter_bytes = 0;
 };
 
 /// What is sent under a tag of the strategy in a step beside the strategy's formula (parallel/predict.h,
@@ -54,18 +57,23 @@ struct StrategyRecord {
   std::vector<double> losses;   // of each step, nats per token
   std::vector<double> step_ms;  // of each step of the first rank
   // Medians of the steps without the first (where there are more), which touches fresh memory; means over the ranks.
-  double median_ms = 0, tokens_per_s = 0, compute_ms = 0, comm_ms = 0, exposed_ms = 0;
+  // exposed: the rank stood still for communication; late: of that, it waited for ranks that came late.
+  double median_ms = 0, tokens_per_s = 0, exposed_ms = 0, late_ms = 0;
+  // Means of all steps and ranks: time in which anything was under way, and how much of it was exposed.
+  double comm_ms = 0, comm_exposed_ms = 0;
   double flops = 0;  // of a rank in a step
   int64_t num_parameters = 0;
   std::vector<CommEntry> comm;
   std::vector<TrafficEntry> traffic;
   std::vector<MemoryEntry> memory;
-  double peak_bytes = 0;  // of all categories together at any one time; the largest of any rank
+  double peak_bytes = 0;                // of all categories together at any one time; the largest of any rank
+  int timeline_step = 0;                // the step of the timelines: one of about the median's length
+  std::vector<RankTimeline> timelines;  // by rank, seconds since the step began on the first to begin it
 
   /// Share of the step in which communication stood in the way.
   double exposed_share() const { return median_ms > 0 ? exposed_ms / median_ms : 0; }
-  /// Share of the time of operations in which the rank computed; operations side by side count each.
-  double overlap_share() const { return comm_ms > 0 ? 1 - exposed_ms / comm_ms : 1; }
+  /// Share of the time of communication in which the rank computed.
+  double overlap_share() const { return comm_ms > 0 ? std::max(0.0, 1 - comm_exposed_ms / comm_ms) : 1; }
   /// Of the six primitives and send, those that are called; in the order of comm::Primitive.
   std::vector<PrimitiveSum> by_primitive() const;
   PrimitiveSum all_primitives() const;

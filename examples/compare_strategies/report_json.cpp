@@ -1,5 +1,6 @@
 #include "examples/compare_strategies/report_json.h"
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,7 @@ Json comm_json(const StrategyRecord& record) {
                     {"calls", entry.calls},
                     {"bytes", entry.bytes},
                     {"sent_bytes", counted(entry.sent_bytes)},
+                    {"sent_inter_bytes", counted(entry.sent_inter_bytes)},
                     {"formula_bytes", counted(entry.formula_bytes)},
                     {"ms", entry.ms},
                     {"exposed_ms", entry.exposed_ms}});
@@ -71,13 +73,40 @@ Json verdict_json(const Verdict& verdict) {
   return {{"profile", verdict.profile}, {"compute_ms", verdict.compute_ms}, {"text", verdict.text}, {"axes", axes}};
 }
 
+/// Milliseconds to the microsecond, which is what clocks tell.
+double rounded_ms(double seconds) {
+  return std::round(seconds * 1e6) / 1e3;
+}
+
+Json timeline_json(const StrategyRecord& record) {
+  Json ranks = Json::array();
+  for (size_t r = 0; r < record.timelines.size(); ++r) {
+    const RankTimeline& timeline = record.timelines[r];
+    Json tracks = Json::object();
+    for (const Track& track : timeline.tracks) {
+      Json& intervals = tracks[track.kind] = Json::array();
+      for (const comm::Interval& i : track.intervals) {
+        intervals.push_back({rounded_ms(i.start), rounded_ms(i.end)});
+      }
+    }
+    ranks.push_back({{"rank", r},
+                     {"start_ms", rounded_ms(timeline.start)},
+                     {"end_ms", rounded_ms(timeline.end)},
+                     {"tracks", tracks}});
+  }
+  return {{"step", record.timeline_step}, {"ranks", ranks}};
+}
+
 Json strategy_json(const StrategyRecord& record, const std::vector<Verdict>& verdicts) {
   Json steps = Json::array(), primitives = Json::array(), judged = Json::array();
   for (size_t i = 0; i < record.losses.size(); ++i) {
     steps.push_back({{"loss", record.losses[i]}, {"ms", record.step_ms[i]}});
   }
   for (const PrimitiveSum& sum : record.by_primitive()) {
-    primitives.push_back({{"primitive", sum.primitive}, {"calls", sum.calls}, {"sent_bytes", sum.sent_bytes}});
+    primitives.push_back({{"primitive", sum.primitive},
+                          {"calls", sum.calls},
+                          {"sent_bytes", sum.sent_bytes},
+                          {"sent_inter_bytes", sum.sent_inter_bytes}});
   }
   for (const Verdict& verdict : verdicts) judged.push_back(verdict_json(verdict));
   const PrimitiveSum all = record.all_primitives();
@@ -90,9 +119,10 @@ Json strategy_json(const StrategyRecord& record, const std::vector<Verdict>& ver
           {"micro_batches", record.micro_batches},
           {"step_ms", record.median_ms},
           {"tokens_per_s", record.tokens_per_s},
-          {"compute_ms", record.compute_ms},
-          {"comm_ms", record.comm_ms},
           {"exposed_ms", record.exposed_ms},
+          {"late_ms", record.late_ms},
+          {"comm_ms", record.comm_ms},
+          {"comm_exposed_ms", record.comm_exposed_ms},
           {"exposed_share", record.exposed_share()},
           {"overlap_share", record.overlap_share()},
           {"steps", steps},
@@ -100,13 +130,15 @@ Json strategy_json(const StrategyRecord& record, const std::vector<Verdict>& ver
           {"by_primitive", primitives},
           {"calls", all.calls},
           {"sent_bytes", all.sent_bytes},
+          {"sent_inter_bytes", all.sent_inter_bytes},
           {"comm", comm_json(record)},
           {"traffic", traffic_json(record)},
           {"differing_bytes", differing_bytes(record)},
           {"memory", memory_json(record)},
           {"peak_bytes", record.peak_bytes},
           {"differing_memory", differing_memory(record)},
-          {"verdicts", judged}};
+          {"verdicts", judged},
+          {"timeline", timeline_json(record)}};
 }
 
 Json checks_json(const Comparison& comparison) {

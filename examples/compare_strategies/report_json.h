@@ -7,16 +7,18 @@
 //                 [{"strategy","step","loss","others"}], "bytes_equal","memory_within","memory_tolerance"},
 //    "strategies": [{
 //       "name","pp","dp","sp","tp","ranks","micro_batches",
-//       "step_ms","tokens_per_s","compute_ms","comm_ms","exposed_ms","exposed_share","overlap_share",
+//       "step_ms","tokens_per_s","exposed_ms","late_ms","comm_ms","comm_exposed_ms","exposed_share","overlap_share",
 //       "steps": [{"loss","ms"}], "loss",
-//       "by_primitive": [{"primitive","calls","sent_bytes"}], "calls","sent_bytes",
-//       "comm": [{"tag","axis","primitive","algorithm","backend","group_size","calls","bytes","sent_bytes",
-//                 "formula_bytes","ms","exposed_ms"}],
+//       "by_primitive": [{"primitive","calls","sent_bytes","sent_inter_bytes"}],
+//       "calls","sent_bytes","sent_inter_bytes", "comm":
+//       [{"tag","axis","primitive","algorithm","backend","group_size","calls","bytes","sent_bytes",
+//                 "sent_inter_bytes","formula_bytes","ms","exposed_ms"}],
 //       "traffic": [{"tag","sent_bytes","predicted_bytes"}], "differing_bytes": [text],
 //       "memory": [{"category","peak_bytes","predicted_bytes","worst"}], "peak_bytes", "differing_memory": [text],
 //       "verdicts": [{"profile","compute_ms","text","axes":
 //           [{"axis","group_size","messages","sent_mb","largest_mb","critical_mb",
-//             "inside": {"all_ms","critical_ms","waited_ms"}, "across": {..}, "penalty_ms","measured_exposed_ms"}]}]}],
+//             "inside": {"all_ms","critical_ms","waited_ms"}, "across": {..}, "penalty_ms","measured_exposed_ms"}]}],
+//       "timeline": {"step","ranks": [{"rank","start_ms","end_ms","tracks": {KIND: [[start_ms,end_ms],..],..}}]}}],
 //    "left_out": [{"strategy","reason"}],
 //    "placements": [{"strategy","verdict","agrees",
 //        "runs": [{"inside","across","step_ms","exposed_ms","inside_exposed_ms","across_exposed_ms"}]}]}

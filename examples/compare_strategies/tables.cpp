@@ -86,20 +86,19 @@ std::string mesh_text(const parallel::MeshShape& mesh) {
 }
 
 Table cost_table(const Comparison& comparison) {
-  Table table{
-      "what each strategy costs: per step; calls, sent MB and exposed ms of a rank (mean), peak MB of the rank "
-      "that has most",
-      {{"strategy", "mesh", "m", "step ms", "tokens/s", "calls", "sent MB", "exposed ms", "share", "overlap", "peak MB",
-        "loss", "bytes = formula", "memory"}},
-      2};
+  Table table{"what each strategy costs in a step (of a rank: mean of the ranks; peak: of the rank that has most)",
+              {{"strategy", "mesh", "m", "step ms", "tokens/s", "calls", "sent MB", "exposed ms", "of it late", "share",
+                "overlap", "peak MB", "loss", "bytes = formula", "memory"}},
+              2};
   for (const StrategyRecord& record : comparison.records) {
     const PrimitiveSum all = record.all_primitives();
+    std::string sent = counts_links(record) ? megabytes(all.sent_bytes) : "-";
+    if (all.sent_inter_bytes > 0) sent += " (" + megabytes(all.sent_inter_bytes) + " across nodes)";
     table.rows.push_back({record.name, mesh_text(record.mesh), std::to_string(record.micro_batches),
-                          fixed(record.median_ms, 1), fixed(record.tokens_per_s, 0), fixed(all.calls, 1),
-                          counts_links(record) ? megabytes(all.sent_bytes) : "-", fixed(record.exposed_ms, 2),
-                          percent(record.exposed_share()), all.calls > 0 ? percent(record.overlap_share()) : "-",
-                          megabytes(record.peak_bytes), fixed(record.losses.back(), 5), bytes_cell(record),
-                          memory_cell(record)});
+                          fixed(record.median_ms, 1), fixed(record.tokens_per_s, 0), fixed(all.calls, 1), sent,
+                          fixed(record.exposed_ms, 2), fixed(record.late_ms, 2), percent(record.exposed_share()),
+                          all.calls > 0 ? percent(record.overlap_share()) : "-", megabytes(record.peak_bytes),
+                          fixed(record.losses.back(), 5), bytes_cell(record), memory_cell(record)});
   }
   return table;
 }
@@ -156,6 +155,33 @@ Table axis_table(const Comparison& comparison, size_t profile) {
                             fixed(axis.sent_mb, 2), fixed(axis.intra.all_ms, 3), fixed(axis.intra.waited_ms, 3),
                             fixed(axis.inter.all_ms, 3), fixed(axis.inter.waited_ms, 3), fixed(axis.penalty_ms(), 3),
                             fixed(axis.measured_exposed_ms, 2)});
+    }
+  }
+  return table;
+}
+
+Table timeline_table(const Comparison& comparison) {
+  Table table{"one step of each rank: ms of compute, of standing still, and in which messages of an axis moved",
+              {{"strategy", "rank"}},
+              1};
+  std::vector<std::string> kinds;
+  const auto add_kinds = [&](const auto& names) {
+    for (const char* kind : names) {
+      const bool used = std::any_of(comparison.records.begin(), comparison.records.end(), [&](const auto& record) {
+        return std::any_of(record.timelines.begin(), record.timelines.end(),
+                           [&](const auto& timeline) { return timeline.seconds_of(kind) > 0; });
+      });
+      if (used) kinds.push_back(kind);
+    }
+  };
+  add_kinds(kRankKinds);
+  add_kinds(kAxisKinds);
+  table.rows[0].insert(table.rows[0].end(), kinds.begin(), kinds.end());
+  for (const StrategyRecord& record : comparison.records) {
+    for (size_t rank = 0; rank < record.timelines.size(); ++rank) {
+      std::vector<std::string>& row = table.rows.emplace_back();
+      row = {record.name, std::to_string(rank)};
+      for (const std::string& kind : kinds) row.push_back(fixed(1e3 * record.timelines[rank].seconds_of(kind), 2));
     }
   }
   return table;

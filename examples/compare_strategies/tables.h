@@ -24,6 +24,8 @@ Table primitive_table(const Comparison& comparison);
 Table memory_table(const Comparison& comparison);
 /// Of each axis of each strategy, on the links of the profile with this index.
 Table axis_table(const Comparison& comparison, size_t profile);
+/// Of the step of the timelines.
+Table timeline_table(const Comparison& comparison);
 /// Both placements of strategies with two axes; no rows but the first where there are none.
 Table placement_table(const Comparison& comparison);
 
