@@ -4,9 +4,11 @@
 
 #include <cmath>
 
+#include "examples/compare_strategies/charts.h"
 #include "examples/compare_strategies/checks.h"
 #include "examples/compare_strategies/comparison.h"
 #include "examples/compare_strategies/strategies.h"
+#include "examples/compare_strategies/timeline.h"
 #include "examples/compare_strategies/verdict.h"
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/error.h"
@@ -140,8 +142,8 @@ TEST(Checks, AWrongLossIsFoundAndNamed) {
 
 TEST(Checks, BytesAndMemoryBesideTheFormulas) {
   StrategyRecord record;
-  record.comm = {{"tp.loss", "all_reduce", "direct", "own", 2, 1, 8, 100, 100, 1, 1},
-                 {"dp.grads", "all_reduce", "tree", "own", 2, 1, 8, 300, 300, 1, 1}};
+  record.comm = {{"tp.loss", "all_reduce", "direct", "own", 2, 1, 8, 100, 0, 100, 1, 1},
+                 {"dp.grads", "all_reduce", "tree", "own", 2, 1, 8, 300, 0, 300, 1, 1}};
   record.traffic = {{"tp.loss", 100, 100}, {"dp.grads", 300, 200}};
   EXPECT_TRUE(differing_bytes(record).empty());  // the strategy's formula is not about trees
   record.comm[1].algorithm = "ring";
@@ -227,6 +229,53 @@ TEST(Verdict, GroupsOfDpAndSpLeaveTheNodeEitherWay) {
   const Verdict verdict = judge(record, simple_profile());
   EXPECT_EQ(verdict.axes[1].axis, "dp x sp");
   EXPECT_EQ(verdict.text, "sp inside the node; dp may cross");
+}
+
+// Step 2 of a rank: forward 10.0 to 10.4, of which 10.1 to 10.2 stood still, 0.04 for a late rank; backward to 11.0;
+// and an all-reduce that started at 10.5, for which all were there at 10.6, and that ended at 10.9.
+TEST(Timeline, TellsComputeFromTransferAndFromLateRanks) {
+  comm::RankRecords records;
+  records.rows = {{"dp.grads", comm::Primitive::AllReduce, comm::Algorithm::Ring, "own", 2},
+                  {"tp.loss", comm::Primitive::AllReduce, comm::Algorithm::Ring, "own", 1}};
+  const auto operation = [&](int step, uint32_t row, double enqueued, double started, double ended, double wait) {
+    comm::LoggedOperation& op = records.operations.emplace_back();
+    op.step = step;
+    op.row = row;
+    op.enqueued_s = enqueued;
+    op.started_s = started;
+    op.ended_s = ended;
+    op.wait_s = wait;
+  };
+  operation(1, 0, 8.0, 8.0, 9.0, 0);  // of the step before
+  operation(2, 0, 10.45, 10.5, 10.9, 0.1);
+  operation(2, 1, 10.2, 10.2, 10.3, 0);  // among one rank: nothing moves
+  operation(2, 0, 12.0, 12.0, 12.5, 0);  // after the step has ended
+  records.exposed = {{8.5, 9.0, 0, 0}, {10.1, 10.2, 0.04, 1}};
+  using Kind = comm::ComputeSpan::Kind;
+  records.spans = {{10.05, 10.1, 2, 0, 3, Kind::Forward},  // of a unit: within the action
+                   {10.0, 10.4, 2, 0, -1, Kind::Forward},
+                   {10.4, 11.0, 2, 0, -1, Kind::Backward},
+                   {13.0, 13.5, 3, 0, -1, Kind::Forward}};
+  const RankTimeline timeline = timeline_of(records, 2, 1.0, {1, 2, 1, 1});
+  EXPECT_DOUBLE_EQ(timeline.start, 10.0);
+  EXPECT_DOUBLE_EQ(timeline.end, 11.0);
+  EXPECT_NEAR(timeline.seconds_of("forward"), 0.4, 1e-12);
+  EXPECT_NEAR(timeline.seconds_of("backward"), 0.6, 1e-12);
+  EXPECT_NEAR(timeline.seconds_of("late"), 0.04, 1e-12);
+  EXPECT_NEAR(timeline.seconds_of("in the way"), 0.06, 1e-12);
+  ASSERT_NE(timeline.track("dp"), nullptr);
+  ASSERT_EQ(timeline.track("dp")->intervals.size(), 1u);
+  EXPECT_DOUBLE_EQ(timeline.track("dp")->intervals[0].start, 10.6);
+  EXPECT_DOUBLE_EQ(timeline.track("dp")->intervals[0].end, 10.9);
+  EXPECT_EQ(timeline.track("tp"), nullptr);
+}
+
+TEST(Charts, TicksAreRoundAndReachTheLargest) {
+  EXPECT_EQ(axis_ticks(4), (std::vector<double>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(axis_ticks(0.93), (std::vector<double>{0, 0.2, 0.4, 0.6, 0.8, 1}));
+  EXPECT_EQ(axis_ticks(210), (std::vector<double>{0, 50, 100, 150, 200, 250}));
+  EXPECT_EQ(axis_ticks(0), (std::vector<double>{0, 1}));
+  EXPECT_EQ(escaped("a<b & \"c\">"), "a&lt;b &amp; &quot;c&quot;&gt;");
 }
 
 // dp 2 x tp 2 on two nodes of two: neighbours differ in tp; the other way round in dp.
