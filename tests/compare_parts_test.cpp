@@ -218,6 +218,9 @@ TEST(Verdict, TensorParallelismBelongsInsideANode) {
   for (const char* name : {"a100-hdr", "h100-ndr"}) {
     const Verdict verdict = judge(record, comm::load_profile(name));
     EXPECT_EQ(verdict.text, "tp inside the node; dp may cross") << name;
+    EXPECT_TRUE(verdict.axes[0].needs_node()) << name;
+    EXPECT_FALSE(verdict.axes[1].needs_node()) << name;
+    EXPECT_NEAR(verdict.axes[1].critical_share, 0.1, 1e-12) << name;  // the last of ten buckets
     EXPECT_GT(verdict.axes[0].penalty_ms(), 3 * verdict.axes[1].penalty_ms()) << name;
   }
 }

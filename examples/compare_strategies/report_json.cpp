@@ -65,6 +65,8 @@ Json verdict_json(const Verdict& verdict) {
                     {"sent_mb", axis.sent_mb},
                     {"largest_mb", axis.largest_mb},
                     {"critical_mb", axis.critical_mb},
+                    {"critical_share", axis.critical_share},
+                    {"needs_node", axis.needs_node()},
                     {"inside", times_json(axis.intra)},
                     {"across", times_json(axis.inter)},
                     {"penalty_ms", axis.penalty_ms()},

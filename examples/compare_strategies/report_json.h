@@ -16,7 +16,7 @@
 //       "traffic": [{"tag","sent_bytes","predicted_bytes"}], "differing_bytes": [text],
 //       "memory": [{"category","peak_bytes","predicted_bytes","worst"}], "peak_bytes", "differing_memory": [text],
 //       "verdicts": [{"profile","compute_ms","text","axes":
-//           [{"axis","group_size","messages","sent_mb","largest_mb","critical_mb",
+//           [{"axis","group_size","messages","sent_mb","largest_mb","critical_mb","critical_share","needs_node",
 //             "inside": {"all_ms","critical_ms","waited_ms"}, "across": {..}, "penalty_ms","measured_exposed_ms"}]}],
 //       "timeline": {"step","ranks": [{"rank","start_ms","end_ms","tracks": {KIND: [[start_ms,end_ms],..],..}}]}}],
 //    "left_out": [{"strategy","reason"}],

@@ -103,6 +103,28 @@ Table cost_table(const Comparison& comparison) {
   return table;
 }
 
+Table strategy_table(const Comparison& comparison) {
+  Table table{"what each strategy is made of: calls and MB sent by a rank in a step, and the link that suits",
+              {{"strategy", "mesh", "primitives, calls", "link", "sent MB", "formula MB"}},
+              4};
+  for (size_t r = 0; r < comparison.records.size(); ++r) {
+    const StrategyRecord& record = comparison.records[r];
+    std::string primitives, links;
+    for (const PrimitiveSum& sum : record.by_primitive()) {
+      primitives += (primitives.empty() ? "" : ", ") + sum.primitive + " " + fixed(sum.calls, 0);
+    }
+    for (const AxisCost& axis : comparison.verdicts[r].front().axes) {
+      links += (links.empty() ? "" : ", ") + axis.axis + ": " + (axis.needs_node() ? "node" : "network");
+    }
+    double formula = 0;
+    for (const CommEntry& entry : record.comm) formula += entry.formula_bytes;
+    table.rows.push_back({record.name, mesh_text(record.mesh), primitives.empty() ? "-" : primitives,
+                          links.empty() ? "-" : links, megabytes(record.all_primitives().sent_bytes),
+                          megabytes(formula)});
+  }
+  return table;
+}
+
 Table primitive_table(const Comparison& comparison) {
   Table table{"sent by a rank in a step, by primitive: calls, MB", {{"strategy"}}, 1};
   std::vector<std::string> primitives;
@@ -245,6 +267,7 @@ std::vector<std::string> left_out_sentences(const ComparisonPlan& plan) {
 
 void print_comparison(std::ostream& out, const Comparison& comparison, const ComparisonPlan& plan) {
   std::vector<Table> tables = {cost_table(comparison), primitive_table(comparison), memory_table(comparison)};
+  if (!plan.profiles.empty()) tables.push_back(strategy_table(comparison));
   for (size_t p = 0; p < plan.profiles.size(); ++p) tables.push_back(axis_table(comparison, p));
   if (!comparison.placements.empty()) tables.push_back(placement_table(comparison));
   for (const Table& table : tables) plan.options.markdown ? print_markdown(out, table) : print(out, table);

@@ -18,6 +18,8 @@ struct Table {
 
 /// Step time, speed, communication, memory, loss and checks of each strategy. MB are 10^6 bytes.
 Table cost_table(const Comparison& comparison);
+/// Primitives with their calls, volume and the link that suits each axis by the first profile.
+Table strategy_table(const Comparison& comparison);
 /// Calls and MB sent by a rank in a step, by primitive.
 Table primitive_table(const Comparison& comparison);
 /// Peak MB by category.

@@ -84,6 +84,12 @@ double critical_calls(const StrategyRecord& record, const CommEntry& entry) {
   return std::min(calls, entry.calls);
 }
 
+/// The same of one rank's own messages: each hop that fills or drains a pipeline is another stage's.
+double own_critical_calls(const StrategyRecord& record, const CommEntry& entry) {
+  const bool travels = is_one_of(entry.tag, {"pp.activation", "pp.gradient"});
+  return travels ? entry.calls / record.micro_batches : critical_calls(record, entry);
+}
+
 /// Messages of the record by axis; what is received is another rank's to send.
 std::map<std::string, std::vector<const CommEntry*>> by_axis(const StrategyRecord& record) {
   std::map<std::string, std::vector<const CommEntry*>> axes;
@@ -92,6 +98,16 @@ std::map<std::string, std::vector<const CommEntry*>> by_axis(const StrategyRecor
       axes[axis_of_tag(entry.tag, record.mesh)].push_back(&entry);
   }
   return axes;
+}
+
+double critical_share(const StrategyRecord& record, const std::vector<const CommEntry*>& entries, Pricing& pricing) {
+  double own = 0, all = 0;
+  for (const CommEntry* entry : entries) {
+    const double seconds = pricing.seconds(*entry, comm::LinkClass::Inter);
+    own += seconds * own_critical_calls(record, *entry);
+    all += seconds * entry->calls;
+  }
+  return own / all;
 }
 
 LinkTimes times_of(const StrategyRecord& record, const std::vector<const CommEntry*>& entries, comm::LinkClass link,
@@ -143,6 +159,7 @@ Verdict judge(const StrategyRecord& record, const comm::Profile& profile) {
       cost.largest_mb = std::max(cost.largest_mb, mb);
       cost.critical_mb += mb * critical_calls(record, *entry);
     }
+    cost.critical_share = critical_share(record, entries, pricing);
     cost.intra = times_of(record, entries, comm::LinkClass::Intra, verdict.compute_ms, pricing);
     cost.inter = times_of(record, entries, comm::LinkClass::Inter, verdict.compute_ms, pricing);
   }

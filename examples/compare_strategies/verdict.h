@@ -51,8 +51,12 @@ struct AxisCost {
   double messages = 0, sent_mb = 0, largest_mb = 0;  // largest: the mean of the tag whose messages are largest
   double critical_mb = 0;                            // of operations (CommEntry::bytes) on the critical path
   LinkTimes intra, inter;
+  double critical_share = 0;       // of the time of a rank's own messages across nodes: those on the critical path
   double measured_exposed_ms = 0;  // here
 
+  /// Whether it needs the links of a node: no computation is there for most of its messages to hide behind, however
+  /// long it takes. The others can do with a network where computation is long enough.
+  bool needs_node() const { return critical_share > 0.5; }
   double penalty_ms() const { return inter.waited_ms - intra.waited_ms; }
 };
 
