@@ -5,11 +5,11 @@
 //   mpirun -n 2 build/train_gpt            two ranks, as processes
 //
 // Exit codes: 0 done, 1 the run failed, 2 the user asked for something impossible.
-#include <chrono>
 #include <cstdio>
 #include <new>
-#include <thread>
 
+#include "examples/common/refuse.h"
+#include "examples/train_gpt/announce.h"
 #include "examples/train_gpt/options.h"
 #include "examples/train_gpt/plan.h"
 #include "examples/train_gpt/run.h"
@@ -22,17 +22,6 @@ namespace {
 using namespace sixfold;
 
 constexpr int kFailed = 1, kImpossible = 2;
-
-// Under mpirun every process finds the same mistake, and one says so. The first process that leaves makes mpirun end
-// the others, so those that have nothing to say give the one that has some time.
-int refuse(const ConfigError& error, bool speaks) {
-  if (speaks) {
-    std::fprintf(stderr, "train_gpt: %s\n", error.what());
-  } else {
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
-  }
-  return kImpossible;
-}
 
 }  // namespace
 
@@ -58,10 +47,14 @@ int main(int argc, char** argv) {
       log_warn(std::to_string(plan.ranks_on_host) + " ranks x " + std::to_string(plan.num_threads) + " threads on " +
                std::to_string(plan.num_cores) + " cores: they take turns, which is slow");
     }
-    comm::run_world(plan.world, [&](comm::World& world) { train_gpt::run_rank(world, plan, text); });
+    comm::run_world(plan.world, [&](comm::World& world) {
+      if (world.rank() == 0) train_gpt::announce(plan, world.topology());
+      train_gpt::run_rank(world, world.group(), plan, text);
+    });
     return 0;
   } catch (const ConfigError& error) {
-    return refuse(error, speaks);
+    examples::refuse("train_gpt", error, speaks);
+    return kImpossible;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "train_gpt: not enough memory\n");
   } catch (const std::exception& error) {

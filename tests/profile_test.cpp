@@ -53,6 +53,9 @@ TEST(Profile, ReadsUnits) {
   EXPECT_EQ(profile.num_rails, 2);
   EXPECT_DOUBLE_EQ(parse_profile(altered("\"num_rails\"", "\"copy_gb_per_s\": 7, \"num_rails\""), "").copy_bytes_per_s,
                    7e9);
+  EXPECT_EQ(profile.matmul_flops, 0);
+  EXPECT_DOUBLE_EQ(parse_profile(altered("\"num_rails\"", "\"matmul_tflops\": 3, \"num_rails\""), "").matmul_flops,
+                   3e12);
 }
 
 TEST(Profile, RefusesFilesThatAreNotRight) {
@@ -169,6 +172,7 @@ TEST(Profile, ChecksRefuseWhatCannotBeAMachine) {
   broken([](Profile& p) { p.inter.bytes_per_s = std::nan(""); });
   broken([](Profile& p) { p.reduce_bytes_per_s = INFINITY; });
   broken([](Profile& p) { p.copy_bytes_per_s = -1; });
+  broken([](Profile& p) { p.matmul_flops = -1; });
   broken([](Profile& p) { p.num_rails = 0; });
 }
 

@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-examples/install.sh iproute2  # two_nodes_test makes network namespaces; without them it is skipped
+# two_nodes_test makes network namespaces; page_test looks at a page in a browser. Where they cannot be had, both skip.
+examples/install.sh iproute2 'chromium?'
 
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 

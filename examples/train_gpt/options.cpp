@@ -1,6 +1,7 @@
 #include "examples/train_gpt/options.h"
 
 #include "examples/common/option_group.h"
+#include "examples/train_gpt/option_groups.h"
 #include "runtime/comm/schedule/schedule.h"
 #include "runtime/core/error.h"
 
@@ -13,12 +14,13 @@ using Group = examples::OptionGroup;
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
 constexpr double kMaxMegabytes = 1e6;
 constexpr double kMaxSeconds = 1e6;
+constexpr const char* kParallel = "Ranks and communication";
+
+}  // namespace
 
 void add_data(CLI::App& app, Options& o) {
   Group group(app, "Data");
   group.path("--data", o.data, "Text to train on: a file, or a folder (all text files in and below it)");
-  group.real("--val-fraction", o.val_fraction, 0.0, 0.9, "0 (nothing is held out) to 0.9",
-             "Share of the text, at its end, held out for the validation loss");
   group.flag("--no-shuffle", o.no_shuffle, "Take the text in its order");
 }
 
@@ -52,24 +54,10 @@ void add_training(CLI::App& app, Options& o) {
              "Keep only the input of each block, and run its forward again before backward");
 }
 
-void add_parallel(CLI::App& app, Options& o) {
-  Group group(app, "Ranks and communication");
+void add_world(CLI::App& app, Options& o) {
+  Group group(app, kParallel);
   group.choice("--device", o.device, {"auto", "cpu", "cuda"}, "Where to train; so far on the CPU alone, which auto is");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
-  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as the other axes leave");
-  group.whole("--pp", o.pp, 1, "Pipeline stages, which share out the layers; --micro-batch says what they pass on");
-  group.choice("--pp-schedule", o.pp_schedule, {"gpipe", "1f1b", "interleaved"},
-               "Order of forwards and backwards on a stage (--pp)");
-  group.whole("--virtual-stages", o.virtual_stages, 0,
-              "Parts of the model on each stage (--pp-schedule interleaved); 0: 2 with interleaved, else 1");
-  group.flag("--show-pipeline", o.show_pipeline, "Draw the schedule of all stages before the first step");
-  group.whole("--tp", o.tp, 1, "Ranks that share out each layer (Megatron's tensor parallelism)");
-  group.choice("--sequence-parallel", o.sequence_parallel, {"none", "megatron"},
-               "Between layers, --tp ranks share out positions, too");
-  group.whole("--sp", o.sp, 1, "Ranks that share out the positions of each row (Ulysses)");
-  group.whole("--zero", o.zero, 0,
-              "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
-  group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");
   group.whole("--prefetch", o.prefetch, 0, "Units whose parameters are gathered ahead of time (--zero 3)");
   group.choice("--grad-dtype", o.grad_dtype, {"f32", "bf16"}, "What gradients travel as");
   group.whole("--threads", o.threads, 0, "Threads of a rank's kernels; 0: OMP_NUM_THREADS, else cores / ranks");
@@ -85,24 +73,50 @@ void add_parallel(CLI::App& app, Options& o) {
   group.flag("--force-mpi-links", o.force_mpi_links, "MPI carries what goes between the nodes of --topology");
   group.text("--emulate-links", o.emulate_links, "intra=GB/s,inter=GB/s,scale=X",
              "Pace links inside and between nodes to these rates x scale (default: as fast as they are)");
-  group.text("--profile", o.profile, "NAME|FILE", "Hardware that algorithms are chosen for (default: this host)");
-  group.path("--tune-file", o.tune_file, "Measured rows that algorithms are chosen by (default: none)");
   group.flag("--debug", o.debug, "Say what topology, rings and trees there are, what is chosen and why");
   group.real("--bucket-mb", o.bucket_mb, 0.0, kMaxMegabytes, "0 to 1000000",
              "MiB of gradients that travel together; 0: each parameter alone (--zero 0, 1, 2; a unit's with 3)");
-  group.flag("--no-overlap", o.no_overlap, "Communicate instead of computing, not meanwhile");
   group.choice("--progress-thread", o.progress_thread, {"auto", "on", "off"},
                "A thread of each rank moves its messages while it computes; auto: where there are two cores for each "
                "thread that computes");
   group.flag("--deterministic", o.deterministic,
              "The same bits for every --zero and bucket size, with or without overlap, threads or processes");
-  group.whole<int64_t>("--check-replicas", o.check_replicas, 0,
-                       "Compare the ranks' weights every so many steps; 0: never");
   group.real("--timeout", o.timeout, 0.001, kMaxSeconds, "0.001 to 1000000",
              "Seconds without any progress after which a wait is an error");
   group.text(
       "--flight-recorder", o.flight_recorder, "DIR",
       "Where a run that fails writes flight-recorder.json, the last operations of every rank (default: nowhere)");
+}
+
+namespace {
+
+void add_strategy(CLI::App& app, Options& o) {
+  Group group(app, kParallel);
+  group.whole("--dp", o.dp, 0, "Data-parallel ranks; 0: as many as the other axes leave");
+  group.whole("--pp", o.pp, 1, "Pipeline stages, which share out the layers; --micro-batch says what they pass on");
+  group.choice("--pp-schedule", o.pp_schedule, {"gpipe", "1f1b", "interleaved"},
+               "Order of forwards and backwards on a stage (--pp)");
+  group.whole("--virtual-stages", o.virtual_stages, 0,
+              "Parts of the model on each stage (--pp-schedule interleaved); 0: 2 with interleaved, else 1");
+  group.flag("--show-pipeline", o.show_pipeline, "Draw the schedule of all stages before the first step");
+  group.whole("--tp", o.tp, 1, "Ranks that share out each layer (Megatron's tensor parallelism)");
+  group.choice("--sequence-parallel", o.sequence_parallel, {"none", "megatron"},
+               "Between layers, --tp ranks share out positions, too");
+  group.whole("--sp", o.sp, 1, "Ranks that share out the positions of each row (Ulysses)");
+  group.whole("--zero", o.zero, 0,
+              "What ranks share out: 1 optimizer state; 2 gradients, too; 3 parameters, too; 0: nothing", 3);
+  group.flag("--hsdp", o.hsdp, "Share out within each node, with a copy a node (--zero 2, 3)");
+  group.flag("--no-overlap", o.no_overlap, "Communicate instead of computing, not meanwhile");
+  group.whole<int64_t>("--check-replicas", o.check_replicas, 0,
+                       "Compare the ranks' weights every so many steps; 0: never");
+  group.text("--profile", o.profile, "NAME|FILE", "Hardware that algorithms are chosen for (default: this host)");
+  group.path("--tune-file", o.tune_file, "Measured rows that algorithms are chosen by (default: none)");
+}
+
+void add_validation(CLI::App& app, Options& o) {
+  Group group(app, "Data");
+  group.real("--val-fraction", o.val_fraction, 0.0, 0.9, "0 (nothing is held out) to 0.9",
+             "Share of the text, at its end, held out for the validation loss");
 }
 
 void add_output(CLI::App& app, Options& o) {
@@ -128,9 +142,11 @@ std::optional<Options> parse_options(int argc, const char* const* argv, bool spe
   app.get_formatter()->column_width(32);
   app.get_help_ptr()->group("Help");
   add_data(app, options);
+  add_validation(app, options);
   add_model(app, options);
   add_training(app, options);
-  add_parallel(app, options);
+  add_world(app, options);
+  add_strategy(app, options);
   add_output(app, options);
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_config("--config", "", "Read options from this file: lines such as steps = 300")->group("Help");

@@ -202,7 +202,7 @@ void check_outputs(const Options& options) {
 
 }  // namespace
 
-Plan make_plan(const Options& options) {
+Plan make_plan(const Options& options, int num_ranks) {
   if (options.device == "cuda") {
     throw ConfigError("--device cuda: training on a GPU does not exist yet (allowed: auto, cpu)");
   }
@@ -210,7 +210,7 @@ Plan make_plan(const Options& options) {
   plan.options = options;
   check_given(options);
   plan.world = world_options(options);
-  const int world_size = comm::planned_world_size(plan.world);
+  const int world_size = num_ranks > 0 ? num_ranks : comm::planned_world_size(plan.world);
   plan.mesh =
       parallel::resolve_mesh({.pp = options.pp, .dp = options.dp, .sp = options.sp, .tp = options.tp}, world_size);
   check_model_memory(options, plan.mesh);

@@ -31,7 +31,8 @@ struct Plan {
   int ranks_on_host = 1;          // that share them
 };
 
-/// Throws ConfigError naming flag, value and allowed values.
-Plan make_plan(const Options& options);
+/// For the first `num_ranks` ranks of the world; 0: for all of them. Throws ConfigError naming flag, value and allowed
+/// values.
+Plan make_plan(const Options& options, int num_ranks = 0);
 
 }  // namespace sixfold::train_gpt

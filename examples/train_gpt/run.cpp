@@ -11,12 +11,9 @@
 #include "kernels/gemm_rate.h"
 #include "models/gpt.h"
 #include "models/sample.h"
-#include "runtime/comm/observe/profile_file.h"
 #include "runtime/core/env.h"
-#include "runtime/core/log.h"
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/init.h"
-#include "runtime/parallel/pipeline_check.h"
 #include "runtime/parallel/stage_strategy.h"
 #include "runtime/train/console.h"
 #include "runtime/train/report.h"
@@ -36,13 +33,14 @@ bool stdout_is_live() {
 // The run of one rank: its parts, made in the order in which they need one another, and its phases.
 class Run {
  public:
-  Run(comm::World& world, const Plan& plan, const train::CorpusSplit& text)
+  Run(comm::World& world, comm::Communicator& group, const Plan& plan, const train::CorpusSplit& text)
       : world_(world),
+        group_(group),
         plan_(plan),
         train_windows_(text.train, plan.options.seq_len),
         eval_windows_(text.validation, plan.options.seq_len),
         context_{world.memory(), plan.num_threads},
-        mesh_(world.group(), plan.mesh),
+        mesh_(group, plan.mesh),
         model_(plan.model, parallel::TpGroup(&mesh_.tp_group(), plan.tp), &mesh_.sp_group()),
         units_(model_.units()),
         stage_(units_, mesh_.coordinates().pp, plan.mesh.pp, plan.pipeline.virtual_stages),
@@ -56,11 +54,9 @@ class Run {
                  }),
         console_(std::cout, {stdout_is_live(), plan.options.steps}) {}
 
-  void run() {
+  RunResult run() {
     const Options& options = plan_.options;
     if (prints()) print_start();
-    if (is_first()) announce_pipeline();
-    if (is_first()) warn_of_placement();
     if (wants_gemm_rate()) measure_gemm();
     if (plan_.records.any()) clock_offset_ = comm::measure_clock_offset(world_);
     world_.comm_table().reset();  // the table is about training, not about how ranks met, and so is the log
@@ -73,10 +69,11 @@ class Run {
     }
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
+    return {std::move(summary_), std::move(steps_)};
   }
 
  private:
-  bool is_first() const { return world_.rank() == 0; }
+  bool is_first() const { return group_.rank() == 0; }
   bool wants_gemm_rate() const {
     const Options& options = plan_.options;
     return !options.no_gemm_rate && (!options.quiet || !options.log.empty());
@@ -87,17 +84,6 @@ class Run {
   comm::Communicator* pp_group() { return plan_.mesh.pp > 1 ? &mesh_.pp_group() : nullptr; }
   // nullptr where no layer is cut: then nothing need be communicated in that group.
   comm::Communicator* tp_group() { return plan_.mesh.tp > 1 ? &mesh_.tp_group() : nullptr; }
-
-  void warn_of_placement() {
-    const comm::WorldOptions& world = plan_.world;
-    const comm::Profile profile = world.emulate_links.empty()
-                                      ? comm::load_profile(world.profile.empty() ? "host" : world.profile)
-                                      : comm::emulated_profile(world);
-    const int64_t elements = plan_.trainer.share.micro_batch * plan_.model.seq_len / plan_.mesh.sp * plan_.model.dim;
-    const std::string warning = parallel::tp_crossing_warning(plan_.mesh, world_.topology(),
-                                                              static_cast<size_t>(elements) * sizeof(float), profile);
-    if (!warning.empty()) log_warn(warning);
-  }
 
   train::TrainerOptions trainer_options() {
     train::TrainerOptions options = plan_.trainer;
@@ -121,35 +107,20 @@ class Run {
                   "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s%s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
                   static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
-                  static_cast<double>(model_.num_parameters()) / 1e6, world_.size(), world_.kind().c_str(),
+                  static_cast<double>(model_.num_parameters()) / 1e6, group_.size(), world_.kind().c_str(),
                   plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(), o.data.c_str(),
                   static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
                   static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
   }
 
-  void announce_pipeline() {
-    const parallel::PipelineShape& pipeline = plan_.pipeline;
-    if (plan_.options.show_pipeline) {
-      console_.line(parallel::draw_schedule(pipeline, parallel::pipeline_schedule(pipeline)));
-    }
-    if (plan_.strategy.zero >= 2 && pipeline.num_stages > 1 && pipeline.num_micro_batches > 1 && plan_.mesh.dp > 1) {
-      const std::string m = std::to_string(pipeline.num_micro_batches);
-      log_warn("--zero " + std::to_string(plan_.strategy.zero) + " with --pp " + std::to_string(pipeline.num_stages) +
-               ": each of the " + m + " micro-batches of a step " +
-               (plan_.strategy.zero == 3 ? "gathers the parameters twice and reduces the gradients, "
-                                         : "reduces the gradients, ") +
-               m + " times the bytes of one; --zero 1 communicates once a step");
-    }
-  }
-
   // All ranks at once, since that is how they train; in a Memory of its own, so that peaks are those of training.
   void measure_gemm() {
     Memory scratch;
     kernels::Context context{scratch, plan_.num_threads};
-    world_.group().barrier();
+    group_.barrier();
     const double gflops = kernels::measure_gemm_rate(context);
-    const double of_all_ranks = train::sum_over_ranks(world_.group(), gflops, "gemm_rate");
+    const double of_all_ranks = train::sum_over_ranks(group_, gflops, "gemm_rate");
     summary_.gemm_gflops = std::max(summary_.gemm_gflops, of_all_ranks);
   }
 
@@ -164,6 +135,7 @@ class Run {
       compute_seconds_ += result.compute_seconds;
       pipeline_seconds_ += result.pipeline_seconds;
     }
+    steps_.push_back(result);
     if (log_) log_->step(result);
     if (prints()) console_.step(result);
     const int64_t every = plan_.options.eval_every;
@@ -192,7 +164,7 @@ class Run {
     strategy_.settle();  // before its bytes are read
     summary_.num_steps = trainer_.num_steps();
     summary_.num_skipped = trainer_.num_skipped();
-    summary_.num_ranks = world_.size();
+    summary_.num_ranks = group_.size();
     summary_.num_threads = plan_.num_threads;
     summary_.num_parameters = model_.num_parameters();
     summary_.step_seconds = seconds_ / steps;
@@ -220,7 +192,8 @@ class Run {
     const Predictions predictions = predict(plan_, mesh_, stage_);
     summary_.traffic = train::traffic_rows(summary_.comm, predictions.traffic, trainer_.num_steps());
     summary_.memory = train::memory_rows(world_.memory(), predictions.memory);
-    world_.group().barrier();  // all ranks are here, and have mapped what they need of one another
+    summary_.peak_bytes = world_.memory().peak_total_bytes();
+    group_.barrier();  // all ranks are here, and have mapped what they need of one another
     summary_.resident_bytes = process_resident_bytes();
   }
 
@@ -269,6 +242,7 @@ class Run {
   }
 
   comm::World& world_;
+  comm::Communicator& group_;
   const Plan& plan_;
   const train::Windows train_windows_, eval_windows_;
   kernels::Context context_;
@@ -285,6 +259,7 @@ class Run {
   std::unique_ptr<Dump> dump_;           // with --dump
   comm::ClockOffset clock_offset_;       // with records
   train::RunSummary summary_;
+  std::vector<train::StepResult> steps_;
   double seconds_ = 0;      // of the steps that speed is taken from
   int64_t num_tokens_ = 0;  // in these, as the next
   double compute_seconds_ = 0, pipeline_seconds_ = 0;
@@ -292,8 +267,8 @@ class Run {
 
 }  // namespace
 
-void run_rank(comm::World& world, const Plan& plan, const train::CorpusSplit& text) {
-  Run(world, plan, text).run();
+RunResult run_rank(comm::World& world, comm::Communicator& group, const Plan& plan, const train::CorpusSplit& text) {
+  return Run(world, group, plan, text).run();
 }
 
 }  // namespace sixfold::train_gpt

@@ -4,11 +4,20 @@
 #include "examples/train_gpt/plan.h"
 #include "runtime/comm/world.h"
 #include "runtime/train/data.h"
+#include "runtime/train/report.h"
+#include "runtime/train/trainer.h"
 
 namespace sixfold::train_gpt {
 
-/// Trains and reports; rank 0 prints to stdout and writes the files. `text` is only read, so that thread ranks share
-/// one. Called on every rank of the world.
-void run_rank(comm::World& world, const Plan& plan, const train::CorpusSplit& text);
+/// What one rank knows at the end of its run.
+struct RunResult {
+  train::RunSummary summary;
+  std::vector<train::StepResult> steps;
+};
+
+/// Trains and reports: rank 0 of `group` prints to stdout, unless the plan says --quiet, and writes the files. `group`
+/// are the ranks of the plan, in the order of its mesh: all of the world's, or some. `text` is only read, so that
+/// thread ranks share one. Called on every rank of the group; several runs of one world follow one another.
+RunResult run_rank(comm::World& world, comm::Communicator& group, const Plan& plan, const train::CorpusSplit& text);
 
 }  // namespace sixfold::train_gpt

@@ -8,7 +8,7 @@ namespace sixfold::comm {
 
 namespace {
 
-constexpr double kMicro = 1e-6, kGiga = 1e9;
+constexpr double kMicro = 1e-6, kGiga = 1e9, kTera = 1e12;
 constexpr int64_t kMaxRails = 1024;
 
 LinkRate read_link(ObjectReader reader) {
@@ -48,6 +48,8 @@ Profile parse_profile(std::string_view text, const std::string& where) {
   profile.reduce_bytes_per_s = reader.positive("reduce_gb_per_s") * kGiga;
   reader.comment("reduce_source");
   if (reader.has("copy_gb_per_s")) profile.copy_bytes_per_s = reader.positive("copy_gb_per_s") * kGiga;
+  if (reader.has("matmul_tflops")) profile.matmul_flops = reader.positive("matmul_tflops") * kTera;
+  reader.comment("matmul_source");
   reader.expect_nothing_else();
   return profile;
 }

@@ -6,7 +6,8 @@
 //    "inter": {"alpha_us": 4.0, "gb_per_s": 25, "source": "..."},
 //    "num_rails": 8, "reduce_gb_per_s": 518, "reduce_source": "..."}
 //
-// copy_gb_per_s may be given too (Profile::copy_bytes_per_s); comment, source and reduce_source may be left out.
+// copy_gb_per_s and matmul_tflops may be given too (Profile::copy_bytes_per_s, matmul_flops); comment, source,
+// reduce_source and matmul_source may be left out.
 #pragma once
 
 #include <string>

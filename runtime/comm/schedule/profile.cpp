@@ -69,6 +69,8 @@ void check_profile(const Profile& profile) {
     SIXFOLD_CHECK(is_rate(link.bytes_per_s), "a link rate in bytes per second, profile " + profile.name);
   }
   SIXFOLD_CHECK(is_rate(profile.reduce_bytes_per_s), "a reduction rate in bytes per second, profile " + profile.name);
+  SIXFOLD_CHECK(std::isfinite(profile.matmul_flops) && profile.matmul_flops >= 0,
+                "a rate of matrix products in FLOP per second, profile " + profile.name);
   SIXFOLD_CHECK(std::isfinite(profile.copy_bytes_per_s) && profile.copy_bytes_per_s >= 0,
                 "a copy rate, or 0, profile " + profile.name);
   SIXFOLD_CHECK_LE(1, profile.num_rails, "network cards a node, profile " + profile.name);

@@ -21,6 +21,7 @@ struct Profile {
   LinkRate intra, inter;
   double reduce_bytes_per_s = 0;  // of one rank: bytes of one operand that it adds to another in a second
   double copy_bytes_per_s = 0;    // of one rank: bytes that a step without a reduction moves; 0: copies cost nothing
+  double matmul_flops = 0;        // of one rank: FLOP/s of matrix products at best; 0: not known
   int num_rails = 1;              // network cards a node; 1: all its ranks share one
 
   const LinkRate& link(LinkClass link_class) const { return link_class == LinkClass::Intra ? intra : inter; }

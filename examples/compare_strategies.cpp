@@ -1,0 +1,66 @@
+// compare_strategies: trains the same model on the same data by one strategy after the other, and says what each costs.
+//
+//   build/compare_strategies --ranks 4
+//   mpirun -n 4 build/compare_strategies --profile a100-hdr --html page.html
+//
+// Exit codes: 0 done, 1 a run failed or a strategy trained something else (its loss differs), 2 the user asked for
+// something impossible.
+#include <cstdio>
+#include <iostream>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "examples/common/refuse.h"
+#include "examples/compare_strategies/comparison.h"
+#include "examples/compare_strategies/page.h"
+#include "examples/compare_strategies/report_json.h"
+#include "examples/compare_strategies/tables.h"
+#include "runtime/core/env.h"
+#include "runtime/core/log.h"
+
+namespace {
+
+using namespace sixfold;
+using namespace sixfold::compare_strategies;
+
+constexpr int kFailed = 1, kImpossible = 2;
+
+/// On rank 0: prints, writes the files, and says whether all strategies trained the same.
+bool report(const Comparison& comparison, const ComparisonPlan& plan) {
+  print_comparison(std::cout, comparison, plan);
+  const nlohmann::ordered_json json = json_of(comparison, plan);
+  const CompareOptions& options = plan.options;
+  if (!options.json.empty()) write_file("--json", options.json, json.dump(1) + "\n");
+  if (!options.html.empty()) write_file("--html", options.html, page_html(comparison, plan, json));
+  return comparison.differing().empty();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Environment environment = read_environment();
+  const bool speaks = environment.launcher_rank.value_or(0) == 0;
+  try {
+    set_log_level(environment.log_level);
+    const auto options = parse_options(argc, argv, speaks);
+    if (!options) return 0;
+    const ComparisonPlan plan = make_comparison_plan(*options);
+    const train::Corpus corpus = train::load_corpus(options->base.data);
+    const train::CorpusSplit text =
+        train::split_corpus(corpus.bytes, 0, options->base.seq_len, options->base.global_batch, options->base.data);
+    bool all_equal = true;
+    comm::run_world(plan.world, [&](comm::World& world) {
+      const Comparison comparison = compare(world, plan, text);
+      if (world.rank() == 0) all_equal = report(comparison, plan);
+    });
+    return all_equal ? 0 : kFailed;
+  } catch (const ConfigError& error) {
+    examples::refuse("compare_strategies", error, speaks);
+    return kImpossible;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "compare_strategies: not enough memory\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "compare_strategies: %s\n", error.what());
+  }
+  return kFailed;
+}

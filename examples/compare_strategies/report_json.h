@@ -1,0 +1,42 @@
+// A comparison as one JSON object: what --json writes and what the page of --html carries.
+//
+//   {"ranks": "4 ranks (threads)", "nodes": "1 node: 0 1 2 3", "threads_per_rank",
+//    "model": {"layers","dim","heads","seq_len","parameters"}, "data", "global_batch", "steps", "seed",
+//    "emulate_links": text | null,
+//    "checks": {"losses_equal","largest_loss_distance","loss_tolerance","differing_losses":
+//                 [{"strategy","step","loss","others"}], "bytes_equal","memory_within","memory_tolerance"},
+//    "strategies": [{
+//       "name","pp","dp","sp","tp","ranks","micro_batches",
+//       "step_ms","tokens_per_s","exposed_ms","late_ms","comm_ms","comm_exposed_ms","exposed_share","overlap_share",
+//       "steps": [{"loss","ms"}], "loss",
+//       "by_primitive": [{"primitive","calls","sent_bytes","sent_inter_bytes"}],
+//       "calls","sent_bytes","sent_inter_bytes", "comm":
+//       [{"tag","axis","primitive","algorithm","backend","group_size","calls","bytes","sent_bytes",
+//                 "sent_inter_bytes","formula_bytes","ms","exposed_ms"}],
+//       "traffic": [{"tag","sent_bytes","predicted_bytes"}], "differing_bytes": [text],
+//       "memory": [{"category","peak_bytes","predicted_bytes","worst"}], "peak_bytes", "differing_memory": [text],
+//       "verdicts": [{"profile","compute_ms","text","axes":
+//           [{"axis","group_size","messages","sent_mb","largest_mb","critical_mb","critical_share","needs_node",
+//             "inside": {"all_ms","critical_ms","waited_ms"}, "across": {..}, "penalty_ms","measured_exposed_ms"}]}],
+//       "timeline": {"step","ranks": [{"rank","start_ms","end_ms","tracks": {KIND: [[start_ms,end_ms],..],..}}]}}],
+//    "left_out": [{"strategy","reason"}],
+//    "placements": [{"strategy","verdict","agrees",
+//        "runs": [{"inside","across","step_ms","exposed_ms","inside_exposed_ms","across_exposed_ms"}]}]}
+//
+// All of a step, where nothing else is said; times and bytes of a rank are means over the ranks, memory is that of the
+// rank that has most (record.h says more of each, verdict.h of verdicts and placements). null: not known, or not
+// finite. sent_bytes and formula_bytes are null where links are not counted (--comm mpi).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "examples/compare_strategies/comparison.h"
+
+namespace sixfold::compare_strategies {
+
+nlohmann::ordered_json json_of(const Comparison& comparison, const ComparisonPlan& plan);
+
+/// Throws ConfigError that names `flag` when the file cannot be written.
+void write_file(const std::string& flag, const std::string& path, const std::string& text);
+
+}  // namespace sixfold::compare_strategies
