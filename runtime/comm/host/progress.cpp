@@ -47,6 +47,11 @@ bool ProgressEngine::poll() {
   return moved;
 }
 
+void ProgressEngine::give_up() {
+  has_failed_ = true;
+  for (Progressable* group : groups_) group->stop();
+}
+
 void ProgressEngine::check_abort() {
   if (background_error_) std::rethrow_exception(background_error_);
   failure_.check();
@@ -66,7 +71,7 @@ void ProgressEngine::poll_exposed() {
     check_abort();
     poll();
   } catch (...) {
-    has_failed_ = true;
+    give_up();
     throw;
   }
   still.count(work->watched(), seconds_now());
@@ -140,7 +145,7 @@ void ProgressEngine::drive_to_end(WorkState& work, double start_s) {
     drive_until_done(work, start_s);
   } catch (...) {
     awaited_ = nullptr;
-    has_failed_ = true;
+    give_up();
     throw;
   }
   awaited_ = nullptr;

@@ -30,6 +30,8 @@ class Progressable {
   virtual std::shared_ptr<WorkState> outstanding() = 0;
   /// Whether the rank's doorbell rings whenever something can move.
   virtual bool wakes() const = 0;
+  /// The rank is about to throw what has failed, and buffers go away with their owners: a device is to let go of them.
+  virtual void stop() {}
 };
 
 /// How a rank waits when nothing moves: it spins, then yields, then sleeps until its doorbell rings. With more ranks
@@ -124,6 +126,7 @@ class ProgressEngine {
 
  private:
   bool poll();
+  void give_up();
   void drive_to_end(WorkState& work, double start_s);
   void drive_until_done(WorkState& work, double start_s);
 
