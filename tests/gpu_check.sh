@@ -52,19 +52,28 @@ on_gpu() {  # a stage that is only printed where there is no GPU
   fi
 }
 
+all_gpus() {  # a stage for all GPUs of the machine
+  CUDA_VISIBLE_DEVICES=$every_gpu on_gpu "$@"
+}
+
 perf=$build/collective_perf
+num_gpus=0
+if [ "$gpu" = yes ]; then num_gpus=$(nvidia-smi -L 2> /dev/null | wc -l); fi
+every_gpu=$(seq -s, 0 $((num_gpus > 0 ? num_gpus - 1 : 0)))
 
 build_all() {
   stage configure 60 cmake -S . -B "$build" -G Ninja -DSIXFOLD_CUDA=ON -DSIXFOLD_MPI=AUTO
   stage build 220 cmake --build "$build" --target collective_perf device_test lowering_test lowered_machine_test \
-    meeting_test mode_test piece_cuts_test staged_group_test nccl_test
+    meeting_test mode_test piece_cuts_test staged_group_test peer_group_test low_latency_test ring_by_hand_test \
+    nccl_test ring_yardstick
 }
 
 # Every operation in and out of place, each result compared with what arithmetic says. Sizes are odd: 12 bytes x 7^k.
 correctness() {
   on_gpu probe 20 nvidia-smi
   local test
-  for test in device lowering lowered_machine meeting mode piece_cuts staged_group nccl; do
+  for test in device lowering lowered_machine meeting mode piece_cuts staged_group peer_group low_latency ring_by_hand \
+    nccl; do
     stage "${test}_test" 60 "$build/${test}_test"
   done
   local ranks dtype op
@@ -95,11 +104,33 @@ correctness() {
   done
   on_gpu staged_progress_threads 30 "$perf" --device cuda --gpu-mode staged --ranks 2 --progress-thread on --op all \
     --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
-  if command -v mpirun > /dev/null && grep -q '^MPI_C_HEADER_DIR:PATH=/' "$build/CMakeCache.txt"; then
-    on_gpu staged_processes 40 mpirun -n 2 --oversubscribe --allow-run-as-root "$perf" --device cuda --gpu-mode staged \
-      --op all --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+  # The host steps through launches of slices: threads first, then processes, which open one another's memory by handle.
+  for ranks in 2 4; do
+    on_gpu "stepped_n$ranks" 60 "$perf" --device cuda --gpu-mode stepped --ranks "$ranks" --op all --dtype bf16 \
+      --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+  done
+  # A launch for each rank, which needs a GPU for each rank: all that there are, of which the others see the first only.
+  if [ "$num_gpus" -gt 1 ]; then
+    for dtype in f32 bf16 i64 u8; do
+      all_gpus "peer_n${num_gpus}_$dtype" 60 "$perf" --device cuda --gpu-mode peer --ranks "$num_gpus" --op all \
+        --dtype "$dtype" --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+    done
   else
-    printf '%-34s %-6s\n' "staged_processes: no MPI" "(none)" >> "$summary"
+    printf '%-34s %-6s\n' "peer: needs two GPUs" "(none)" >> "$summary"
+  fi
+  if command -v mpirun > /dev/null && grep -q '^MPI_C_HEADER_DIR:PATH=/' "$build/CMakeCache.txt"; then
+    local mode
+    for mode in staged stepped; do
+      on_gpu "${mode}_processes" 60 mpirun -n 2 --oversubscribe --allow-run-as-root "$perf" --device cuda \
+        --gpu-mode "$mode" --op all --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 \
+        --timeout 20
+    done
+    if [ "$num_gpus" -gt 1 ]; then
+      all_gpus peer_processes 60 mpirun -n 2 --oversubscribe --allow-run-as-root "$perf" --device cuda --gpu-mode peer \
+        --op all --min-bytes 12 --max-bytes 30000000 --factor 7 --rounds 1 --warmup 0 --iters 1 --timeout 20
+    fi
+  else
+    printf '%-34s %-6s\n' "processes: no MPI" "(none)" >> "$summary"
   fi
   on_gpu memcheck 60 compute-sanitizer --error-exitcode 1 "$perf" --device cuda --ranks 2 --op all --min-bytes 12 \
     --max-bytes 4096 --factor 7 --rounds 1 --warmup 0 --iters 1
@@ -135,6 +166,14 @@ speed() {
     --factor 4 --json "$out/ring_n4.json"
   on_gpu speed_staged_n2 40 "$perf" --device cuda --gpu-mode staged --ranks 2 --min-bytes 1024 --max-bytes 268435456 \
     --factor 4 --json "$out/staged_n2.json"
+  # How close the interpreter of lists comes to a ring written by hand.
+  on_gpu speed_ring_yardstick 60 "$build/ring_yardstick"
+  on_gpu speed_stepped_n2 40 "$perf" --device cuda --gpu-mode stepped --ranks 2 --min-bytes 1024 --max-bytes 268435456 \
+    --factor 4 --json "$out/stepped_n2.json"
+  if [ "$num_gpus" -gt 1 ]; then
+    all_gpus "speed_peer_n$num_gpus" 60 "$perf" --device cuda --gpu-mode peer --ranks "$num_gpus" --min-bytes 1024 \
+      --max-bytes 1073741824 --factor 4 --json "$out/peer.json"
+  fi
   on_gpu speed_nccl_n1 30 "$perf" --device cuda --ranks 1 --comm nccl --min-bytes 1048576 --max-bytes 67108864 \
     --json "$out/nccl_n1.json"
 }

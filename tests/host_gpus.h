@@ -17,6 +17,7 @@ class HostGpus final : public comm::GpuProvider {
 
   comm::GpuPlace place(int local_rank) override { return place_of(local_rank); }
   comm::GridDevice& grid(int) override { return *grid_; }
+  comm::PeerDevice& peer(int) override { throw CheckError("ranks that do not reach one another"); }
   std::unique_ptr<comm::StagingDevice> staging(int local_rank) override {
     return std::make_unique<HostStaging>(counts, shape, static_cast<unsigned>(100 * local_rank + ++num_staging_));
   }

@@ -491,9 +491,10 @@ TEST(Staged, EachGroupHasTheModeOfItsRanks) {
 
 TEST(Staged, ModesThatTheRanksCannotHaveAreRefused) {
   comm::WorldOptions options = staged();
-  options.num_ranks = 2;
   options.gpu_mode = comm::GpuMode::Peer;
-  expect_mentions(refusal([&] { comm::check_world_options(options); }), {"--gpu-mode peer", "auto, shared, staged"});
+  const auto opens = [](comm::World& world) { world.group(); };
+  expect_mentions(refusal([&] { run_ranks(2, opens, options); }),
+                  {"--gpu-mode peer", "ranks 0 and 1 share a GPU", "auto, shared, stepped, staged"});
   const auto gpus = std::make_shared<HostGpus>();
   gpus->place_of = [](int local_rank) {
     comm::GpuPlace place;
@@ -502,10 +503,7 @@ TEST(Staged, ModesThatTheRanksCannotHaveAreRefused) {
   };
   options.gpus = gpus;
   options.gpu_mode = comm::GpuMode::Shared;
-  expect_mentions(refusal([&] {
-                    run_ranks(
-                        2, [](comm::World& world) { world.group(); }, options);
-                  }),
+  expect_mentions(refusal([&] { run_ranks(2, opens, options); }),
                   {"--gpu-mode shared", "rank 1 is on another GPU than rank 0"});
 }
 

@@ -73,10 +73,6 @@ void check_world_options(const WorldOptions& options) {
   if (options.backend == BackendKind::Mpi && options.num_ranks > 0) {
     throw ConfigError("--comm mpi: not together with --ranks, whose ranks are threads (allowed: own)");
   }
-  if (options.gpu_mode == GpuMode::Peer || options.gpu_mode == GpuMode::Stepped) {
-    throw ConfigError("--gpu-mode " + std::string(gpu_mode_name(options.gpu_mode)) +
-                      ": is not there yet (allowed: auto, shared, staged)");
-  }
 #ifndef SIXFOLD_HAS_MPI
   if (options.backend == BackendKind::Mpi) throw ConfigError("--comm mpi: this build has no MPI (allowed: own)");
   if (under_launcher(options) && planned_world_size(options) > 1) {

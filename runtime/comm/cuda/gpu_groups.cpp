@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/comm/cuda/meeting_group.h"
+#include "runtime/comm/cuda/peer_group.h"
 #include "runtime/comm/cuda/staged_group.h"
 #include "runtime/comm/nccl/nccl_group.h"
 #include "runtime/core/log.h"
@@ -61,23 +62,13 @@ std::shared_ptr<const NcclApi> load(const NcclSetup* nccl) {
   }
 }
 
-/// Peer and stepped have no links yet: such groups are staged.
-ModeChoice choose_runnable(std::span<const GpuPlace> places, GpuMode wanted) {
-  ModeChoice choice = choose_mode(places, wanted);
-  if (choice.mode == GpuMode::Peer || choice.mode == GpuMode::Stepped) {
-    choice.reason = choice.reason + "; " + std::string(gpu_mode_name(choice.mode)) + " is not there yet";
-    choice.mode = GpuMode::Staged;
-  }
-  return choice;
-}
-
 }  // namespace
 
 GpuGroups::GpuGroups(const Parts& parts, GpuPlace own, OwnGroup& world, GpuMode wanted)
     : parts_(parts), nccl_(load(parts.nccl)) {
   own.has_nccl = nccl_ != nullptr;
   places_ = gather(own, world);
-  const ModeChoice choice = choose_runnable(places_, wanted);
+  const ModeChoice choice = choose_mode(places_, wanted);
   use_.mode = choice.mode;
   use_.num_sharing = static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](const GpuPlace& place) {
     return place.host == places_[0].host && place.gpu == places_[0].gpu;
@@ -91,10 +82,16 @@ std::unique_ptr<GroupBackend> GpuGroups::open(std::unique_ptr<OwnGroup> host, Gp
   std::vector<GpuPlace> places;
   for (int r = 0; r < host->size(); ++r) places.push_back(places_[static_cast<size_t>(host->world_rank(r))]);
   const OpenGroup open_part = [this, wanted](std::unique_ptr<OwnGroup> part) { return open(std::move(part), wanted); };
-  switch (choose_runnable(places, wanted).mode) {
+  switch (choose_mode(places, wanted).mode) {
     case GpuMode::Shared:
       return std::make_unique<MeetingGroup>(parts_.meetings.at(parts_.gpus.grid(parts_.local_rank)), std::move(host),
                                             open_part);
+    case GpuMode::Peer:
+      return std::make_unique<PeerGroup>(parts_.gpus.peer(parts_.local_rank), std::move(host), PeerRunner::Launched,
+                                         open_part);
+    case GpuMode::Stepped:
+      return std::make_unique<PeerGroup>(parts_.gpus.peer(parts_.local_rank), std::move(host), PeerRunner::Stepped,
+                                         open_part);
     case GpuMode::Nccl:
       return std::make_unique<NcclGroup>(*parts_.nccl, std::move(host), open_part);
     default:

@@ -8,6 +8,7 @@
 
 #include "runtime/comm/cuda/grid_device.h"
 #include "runtime/comm/cuda/mode.h"
+#include "runtime/comm/cuda/peer_device.h"
 #include "runtime/comm/cuda/staging_device.h"
 
 namespace sixfold::comm {
@@ -22,6 +23,9 @@ class GpuProvider {
   virtual GpuPlace place(int local_rank) = 0;
   /// For collectives of ranks of this process that share a GPU: one object for all of them. It lives as long as this.
   virtual GridDevice& grid(int local_rank) = 0;
+  /// For groups of ranks that reach one another's memory: one object a rank, for all of its groups. Lives as long as
+  /// this.
+  virtual PeerDevice& peer(int local_rank) = 0;
   /// For one group of the rank, which owns it.
   virtual std::unique_ptr<StagingDevice> staging(int local_rank) = 0;
 };

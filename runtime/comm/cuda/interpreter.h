@@ -52,15 +52,23 @@ struct RankProgram {
 
 inline constexpr uint32_t kFlagStride = 16;  // of 8 bytes: a line
 
-enum class WaitKind : uint32_t { None, Message, Slot, Channel };
+enum class WaitKind : uint32_t { None, Message, Slot, Channel, Words };
 
-/// Where a block waits, for who asks why it is stuck.
+/// Where a block waits, for who asks why it is stuck. Of Words (low_latency.h), `connection` is the rank they come
+/// from.
 struct WaitPlace {
   WaitKind kind = WaitKind::None;
   uint32_t channel = 0, split = 0;
   uint32_t connection = 0;
   uint32_t instruction = 0;
   uint64_t pass = 0;
+};
+
+/// A slice that the host has found ready: which one, and how many messages of its connections went before it.
+struct SliceOrder {
+  uint64_t pass = 0;
+  uint32_t channel = 0, instruction = 0, slice = 0;
+  uint64_t received = 0, sent = 0;
 };
 
 /// Block (channel, split) of one rank; T and op are those of the operation (Sum for Avg).
@@ -92,6 +100,20 @@ class BlockRun {
       if (publishes()) platform_.raise(publish_flag(), publish_base_);
     }
     return true;
+  }
+
+  /// One slice, for which the host has waited (host_stepper.h). Called by all threads.
+  SIXFOLD_DEVICE void run_slice(const SliceOrder& order) {
+    pass_ = order.pass;
+    const InstructionList list = list_of(channel_);
+    const Instruction& in = program_.instructions[list.first + order.instruction];
+    const Operands at = operands_of(in, program_.cuts + list.first_cut);
+    ChunkWalk walk = walk_through(in, at);
+    for (uint32_t slice = 0; slice < order.slice; ++slice) {
+      for (uint32_t filled = 0; filled < program_.slot_elements;) walk.take(filled, program_.slot_elements);
+    }
+    move_slice(in, at, walk, has(in, kReceives) ? slot(*link(program_.recvs, in.recv), order.received) : nullptr,
+               has(in, kSends) ? slot(*link(program_.sends, in.send), order.sent) : nullptr);
   }
 
  private:
@@ -128,52 +150,71 @@ class BlockRun {
     return !std::is_same_v<kernels::Accum<T>, T> && buffer == static_cast<uint32_t>(Buffer::Accum);
   }
 
+  /// Where the operands of an instruction lie, but for the slots.
+  struct Operands {
+    const uint64_t *source_cuts, *destination_cuts;
+    std::byte *source_base, *destination_base;
+  };
+  SIXFOLD_DEVICE Operands operands_of(const Instruction& in, const uint64_t* cuts) const {
+    Operands at;
+    at.source_cuts = has(in, kReadsSource) ? cuts + in.source : cuts + in.destination;
+    at.destination_cuts = has(in, kStores) ? cuts + in.destination : at.source_cuts;
+    at.source_base = has(in, kReadsSource) ? base_of(in.buffers & 15u) : nullptr;
+    at.destination_base = has(in, kStores) ? base_of(in.buffers >> 4) : nullptr;
+    return at;
+  }
+  SIXFOLD_DEVICE ChunkWalk walk_through(const Instruction& in, const Operands& at) const {
+    return ChunkWalk(at.source_cuts, in.num_chunks, split_, program_.num_splits, program_.granule);
+  }
+
   SIXFOLD_DEVICE bool run_instruction(const Instruction& in, const uint64_t* cuts) {
     const BlockLink* from = has(in, kReceives) ? link(program_.recvs, in.recv) : nullptr;
     const BlockLink* to = has(in, kSends) ? link(program_.sends, in.send) : nullptr;
-    const uint32_t source = in.buffers & 15u, destination = in.buffers >> 4;
-    const uint64_t* source_cuts = has(in, kReadsSource) ? cuts + in.source : cuts + in.destination;
-    const uint64_t* destination_cuts = has(in, kStores) ? cuts + in.destination : source_cuts;
-    const std::byte* source_base = has(in, kReadsSource) ? base_of(source) : nullptr;
-    std::byte* destination_base = has(in, kStores) ? base_of(destination) : nullptr;
-    const float scale = has(in, kFinishes) ? program_.scale : 1.0f;
-    const uint32_t capacity = program_.slot_elements;
-
-    ChunkWalk walk(source_cuts, in.num_chunks, split_, program_.num_splits, program_.granule);
+    const Operands at = operands_of(in, cuts);
+    ChunkWalk walk = walk_through(in, at);
     for (uint32_t slice = 0; !walk.done(); ++slice) {
       if (!platform_.agree(platform_.thread() != 0 || await_slice(in, from, to, slice))) return false;
       // Counts are read between the two barriers of a slice; thread 0 writes them after the second one.
-      const uint64_t slot_bytes = uint64_t{capacity} * sizeof(T);
-      const T* received = nullptr;
-      T* send = nullptr;
-      if (from != nullptr) {
-        received = reinterpret_cast<const T*>(from->slots + *from->moved % program_.num_slots * slot_bytes);
-      }
-      if (to != nullptr) send = reinterpret_cast<T*>(to->slots + *to->moved % program_.num_slots * slot_bytes);
-      for (uint32_t filled = 0; !walk.done() && filled < capacity;) {
-        const ChunkWalk::Piece piece = walk.take(filled, capacity);
-        PieceOperands<T> o;
-        if (received != nullptr) o.received = received + piece.place;
-        if (send != nullptr) o.send = send + piece.place;
-        if (source_base != nullptr) {
-          o.local = source_base + (source_cuts[piece.chunk] + piece.offset) * bytes_of(source);
-          o.local_is_accum = is_accum(source);
-        }
-        if (destination_base != nullptr) {
-          o.dst = destination_base + (destination_cuts[piece.chunk] + piece.offset) * bytes_of(destination);
-          o.dst_is_accum = is_accum(destination);
-        }
-        if (has(in, kReduces) && from == nullptr) {  // op(source, destination): the source takes the part of a message
-          o.received = static_cast<const T*>(o.local);
-          o.local = o.dst;
-          o.local_is_accum = o.dst_is_accum;
-        }
-        move_piece<T, op>(platform_, o, piece.count, scale);
-      }
+      move_slice(in, at, walk, from == nullptr ? nullptr : slot(*from, *from->moved),
+                 to == nullptr ? nullptr : slot(*to, *to->moved));
       platform_.sync();
       if (platform_.thread() == 0) end_slice(in, from, to, slice);
     }
     return true;
+  }
+
+  SIXFOLD_DEVICE T* slot(const BlockLink& of, uint64_t message) const {
+    return reinterpret_cast<T*>(of.slots +
+                                message % program_.num_slots * (uint64_t{program_.slot_elements} * sizeof(T)));
+  }
+
+  /// All pieces of one slice, by all threads. `received` and `send`: slots, or null.
+  SIXFOLD_DEVICE void move_slice(const Instruction& in, const Operands& at, ChunkWalk& walk, const T* received,
+                                 T* send) {
+    const uint32_t source = in.buffers & 15u, destination = in.buffers >> 4;
+    const float scale = has(in, kFinishes) ? program_.scale : 1.0f;
+    const uint32_t capacity = program_.slot_elements;
+    for (uint32_t filled = 0; !walk.done() && filled < capacity;) {
+      const ChunkWalk::Piece piece = walk.take(filled, capacity);
+      PieceOperands<T> o;
+      if (received != nullptr) o.received = received + piece.place;
+      if (send != nullptr) o.send = send + piece.place;
+      if (at.source_base != nullptr) {
+        o.local = at.source_base + (at.source_cuts[piece.chunk] + piece.offset) * bytes_of(source);
+        o.local_is_accum = is_accum(source);
+      }
+      if (at.destination_base != nullptr) {
+        o.dst = at.destination_base + (at.destination_cuts[piece.chunk] + piece.offset) * bytes_of(destination);
+        o.dst_is_accum = is_accum(destination);
+      }
+      if (has(in, kReduces) &&
+          received == nullptr) {  // op(source, destination): the source takes the part of a message
+        o.received = static_cast<const T*>(o.local);
+        o.local = o.dst;
+        o.local_is_accum = o.dst_is_accum;
+      }
+      move_piece<T, op>(platform_, o, piece.count, scale);
+    }
   }
 
   /// By one thread. Dependencies first: they cost least to look at.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/comm/cuda/interpreter.h"
 
@@ -18,6 +19,9 @@ struct StuckRecord {
   uint32_t channel, split, connection, instruction;
   uint64_t pass, wanted, got;
 };
+
+/// Why a block gave up, for error texts.
+std::string to_string(const StuckRecord& stuck);
 
 struct KernelControl {
   const uint32_t* abort = nullptr;  // not 0: the World has failed, every block leaves

@@ -1,6 +1,7 @@
 #include "runtime/comm/cuda/program_image.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/core/error.h"
 
@@ -72,6 +73,45 @@ RankProgram ProgramImage::view() const {
   with_tables.sends = sends.data();
   with_tables.recvs = recvs.data();
   return with_tables;
+}
+
+template <typename T>
+size_t ProgramTables::append(const std::vector<T>& table) {
+  const size_t begin = (bytes_.size() + 15) / 16 * 16;
+  bytes_.resize(begin + table.size() * sizeof(T));
+  if (!table.empty()) std::memcpy(bytes_.data() + begin, table.data(), table.size() * sizeof(T));
+  return begin;
+}
+
+void ProgramTables::add(const ProgramImage& image, const RankProgram& program) {
+  Places at{};
+  at.instructions = append(image.instructions);
+  at.cuts = append(image.cuts);
+  at.lists = append(image.lists);
+  at.awaits = append(image.awaits);
+  at.awaited_by = append(image.awaited_by);
+  at.sends = append(image.sends);
+  at.recvs = append(image.recvs);
+  places_.push_back(at);
+  programs_.push_back(program);
+}
+
+std::vector<std::byte> ProgramTables::at(std::byte* base) const {
+  std::vector<std::byte> all = bytes_;
+  all.resize(bytes());
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const Places& place = places_[i];
+    RankProgram program = programs_[i];
+    program.instructions = reinterpret_cast<const Instruction*>(base + place.instructions);
+    program.cuts = reinterpret_cast<const uint64_t*>(base + place.cuts);
+    program.lists = reinterpret_cast<const InstructionList*>(base + place.lists);
+    program.awaits = reinterpret_cast<const int32_t*>(base + place.awaits);
+    program.awaited_by = reinterpret_cast<const int32_t*>(base + place.awaited_by);
+    program.sends = reinterpret_cast<const BlockLink*>(base + place.sends);
+    program.recvs = reinterpret_cast<const BlockLink*>(base + place.recvs);
+    std::memcpy(all.data() + programs_at() + i * sizeof(RankProgram), &program, sizeof(program));
+  }
+  return all;
 }
 
 }  // namespace sixfold::comm

@@ -71,18 +71,35 @@ class BlockPlatform {
     for (uint32_t spins = 1;; ++spins) {
       got = load_acquire(flag);
       if (got >= at_least) return true;
-      // The abort word is in the host's memory, hundreds of nanoseconds away.
-      if (spins % kSpinsBetweenLooks != 0) continue;
-      if (*reinterpret_cast<const volatile uint32_t*>(control_.abort) != 0) return false;
-      if (global_nanoseconds() - start > control_.timeout_ns) {
-        record(place, at_least, got);
-        return false;
-      }
+      if (spins % kSpinsBetweenLooks == 0 && gives_up(start, place, at_least, got)) return false;
+    }
+  }
+
+  __device__ uint64_t load_word(const uint64_t* word) const {
+    return *reinterpret_cast<const volatile uint64_t*>(word);
+  }
+  __device__ void store_word(uint64_t* word, uint64_t value) const {
+    *reinterpret_cast<volatile uint64_t*>(word) = value;
+  }
+  __device__ bool await_word(const uint64_t* at, uint32_t number, uint64_t& word, const WaitPlace& place) {
+    const uint64_t start = global_nanoseconds();
+    for (uint32_t spins = 1;; ++spins) {
+      word = load_word(at);
+      if (word >> 32 == number) return true;
+      if (spins % kSpinsBetweenLooks == 0 && gives_up(start, place, number, word >> 32)) return false;
     }
   }
 
  private:
   static constexpr uint32_t kSpinsBetweenLooks = 256;
+
+  /// Now and then: the abort word is in the host's memory, hundreds of nanoseconds away.
+  __device__ bool gives_up(uint64_t start, const WaitPlace& place, uint64_t wanted, uint64_t got) {
+    if (*reinterpret_cast<const volatile uint32_t*>(control_.abort) != 0) return true;
+    if (global_nanoseconds() - start <= control_.timeout_ns) return false;
+    record(place, wanted, got);
+    return true;
+  }
 
   __device__ void record(const WaitPlace& place, uint64_t wanted, uint64_t got) {
     if (atomicCAS_system(&control_.stuck->claimed, 0u, 1u) != 0) return;
@@ -102,6 +119,14 @@ class BlockPlatform {
 
   const KernelControl& control_;
   uint32_t rank_;
+};
+
+/// All blocks of a grid that has one dimension, as if they were one: for work that waits for nothing.
+class GridPlatform : public BlockPlatform {
+ public:
+  using BlockPlatform::BlockPlatform;
+  __device__ uint32_t thread() const { return blockIdx.x * kBlockThreads + threadIdx.x; }
+  __device__ static uint32_t num_threads() { return gridDim.x * kBlockThreads; }
 };
 
 }  // namespace sixfold::comm

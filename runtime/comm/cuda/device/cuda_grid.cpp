@@ -4,11 +4,10 @@
 // needs as a whole. Tables of lists are uploaded once for each shape, and kept. Memory is taken from CUDA as links and
 // shapes are first used: no kernel waits for a rank that is not in its own grid, so that does no harm here.
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <tuple>
 
-#include "runtime/comm/cuda/device/kernel_pair.h"
+#include "runtime/comm/cuda/device/kernel_set.h"
 #include "runtime/comm/cuda/grid_device.h"
 #include "runtime/comm/cuda/program_image.h"
 #include "runtime/comm/schedule/topology.h"
@@ -38,16 +37,6 @@ class MarkedEvent final : public StreamMark {
  private:
   cuda::Event event_;
 };
-
-/// Why a block gave up, for error texts.
-std::string to_string(const StuckRecord& stuck) {
-  static constexpr const char* kNames[] = {"nothing", "a message", "a free slot", "another channel"};
-  return "rank " + std::to_string(stuck.rank) + " waited in a kernel for " + kNames[static_cast<int>(stuck.kind)] +
-         ": channel " + std::to_string(stuck.channel) + ", split " + std::to_string(stuck.split) + ", connection " +
-         std::to_string(stuck.connection) + ", pass " + std::to_string(stuck.pass) + ", instruction " +
-         std::to_string(stuck.instruction) + ", wanted " + std::to_string(stuck.wanted) + ", got " +
-         std::to_string(stuck.got);
-}
 
 /// The tables of all ranks for one shape of collective.
 struct GridPlan {
@@ -244,27 +233,6 @@ std::shared_ptr<const GridPlan> CudaGrid::plan_for(const GridCollective& c) {
   return plan;
 }
 
-/// Where tables of all ranks go in one block of memory: written on the host, copied at once.
-class TableWriter {
- public:
-  template <typename T>
-  size_t add(const std::vector<T>& table) {
-    const size_t begin = (bytes_.size() + 15) / 16 * 16;
-    bytes_.resize(begin + table.size() * sizeof(T));
-    if (!table.empty()) std::memcpy(bytes_.data() + begin, table.data(), table.size() * sizeof(T));
-    return begin;
-  }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-/// Offsets of a rank's tables.
-struct TablePlaces {
-  size_t instructions, cuts, lists, awaits, awaited_by, sends, recvs;
-};
-
 std::shared_ptr<const GridPlan> CudaGrid::make_plan(const GridCollective& c) {
   const size_t element_bytes = dtype_bytes(c.dtype), accum_bytes = dtype_bytes(kernels::accum_dtype(c.dtype));
   const Builder build = find_builder(c.call.primitive, c.algorithm);
@@ -278,45 +246,30 @@ std::shared_ptr<const GridPlan> CudaGrid::make_plan(const GridCollective& c) {
   auto plan = std::make_shared<GridPlan>();
   plan->num_blocks = static_cast<unsigned>(lowered.num_channels * shape.num_splits);
   plan->num_passes = lowered.num_passes;
-  TableWriter writer;
-  std::vector<RankProgram> programs;
-  std::vector<TablePlaces> places;
+  ProgramTables tables;
   for (int rank = 0; rank < c.call.size; ++rank) {
     const ProgramImage image(lowered, rank, scale, [&](int peer, int channel, int split, bool sends) {
       const LinkMemory& found = link(sends ? LinkKey{rank, peer, channel, split} : LinkKey{peer, rank, channel, split});
       return sends ? found.sender : found.receiver;
     });
-    places.push_back({writer.add(image.instructions), writer.add(image.cuts), writer.add(image.lists),
-                      writer.add(image.awaits), writer.add(image.awaited_by), writer.add(image.sends),
-                      writer.add(image.recvs)});
     const LoweredRank& own = lowered.ranks[static_cast<size_t>(rank)];
     const size_t accum_offset = (own.scratch_count * element_bytes + 255) / 256 * 256;
     auto& workspace = plan->workspaces.emplace_back(
         std::make_unique<cuda::DeviceBlock>(accum_offset + own.accum_count * accum_bytes + 1));
-    RankProgram& program = programs.emplace_back(image.program);
+    RankProgram program = image.program;
     program.published = reinterpret_cast<uint64_t*>(flags(rank));
     program.seen = program.published + size_t{kMaxChannels} * kMaxSplits * kFlagStride;
     program.buffers[static_cast<size_t>(Buffer::Scratch)] = workspace->data();
     program.buffers[static_cast<size_t>(Buffer::Accum)] = workspace->data() + accum_offset;
     plan->sent_bytes.push_back(sent_elements(lowered, rank) * element_bytes);
+    tables.add(image, program);
   }
-  const size_t programs_at = (writer.bytes().size() + 15) / 16 * 16;
-  plan->tables = std::make_unique<cuda::DeviceBlock>(programs_at + programs.size() * sizeof(RankProgram));
+  plan->tables = std::make_unique<cuda::DeviceBlock>(tables.bytes());
   std::byte* const base = plan->tables->data();
-  for (size_t rank = 0; rank < programs.size(); ++rank) {
-    const TablePlaces& at = places[rank];
-    programs[rank].instructions = reinterpret_cast<const Instruction*>(base + at.instructions);
-    programs[rank].cuts = reinterpret_cast<const uint64_t*>(base + at.cuts);
-    programs[rank].lists = reinterpret_cast<const InstructionList*>(base + at.lists);
-    programs[rank].awaits = reinterpret_cast<const int32_t*>(base + at.awaits);
-    programs[rank].awaited_by = reinterpret_cast<const int32_t*>(base + at.awaited_by);
-    programs[rank].sends = reinterpret_cast<const BlockLink*>(base + at.sends);
-    programs[rank].recvs = reinterpret_cast<const BlockLink*>(base + at.recvs);
-  }
-  SIXFOLD_CHECK_EQ(writer.add(programs), programs_at, "programs come last");
-  plan->programs = reinterpret_cast<const RankProgram*>(base + programs_at);
+  plan->programs = reinterpret_cast<const RankProgram*>(base + tables.programs_at());
+  const std::vector<std::byte> bytes = tables.at(base);
   // From pageable memory, which has been read when the call returns.
-  check_cuda(cudaMemcpyAsync(base, writer.bytes().data(), writer.bytes().size(), cudaMemcpyHostToDevice, stream_.get()),
+  check_cuda(cudaMemcpyAsync(base, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_.get()),
              "cudaMemcpyAsync of the program tables");
   stream_.synchronize();
   return plan;

@@ -1,4 +1,5 @@
 // GpuProvider on the GPUs that CUDA shows this process.
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -43,6 +44,12 @@ class CudaProvider final : public GpuProvider {
     if (!grid) grid = make_cuda_grid(device_of(local_rank), timeout_s_);
     return *grid;
   }
+  PeerDevice& peer(int local_rank) override {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<PeerDevice>& peer = peers_[local_rank];
+    if (!peer) peer = make_cuda_peer(device_of(local_rank), timeout_s_);
+    return *peer;
+  }
   std::unique_ptr<StagingDevice> staging(int local_rank) override { return make_cuda_staging(device_of(local_rank)); }
 
  private:
@@ -52,11 +59,15 @@ class CudaProvider final : public GpuProvider {
   double timeout_s_;
   std::mutex mutex_;
   std::map<int, std::unique_ptr<GridDevice>> grids_;  // by device
+  std::map<int, std::unique_ptr<PeerDevice>> peers_;  // by local rank
 };
 
 }  // namespace
 
 std::shared_ptr<GpuProvider> make_cuda_provider(double timeout_s) {
+  // Streams that share one of the hardware's queues wait for one another, which kernels that wait for other ranks must
+  // not. Read when a GPU is first used; whoever has set it knows better.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const CudaProbe probe = probe_cuda();
   if (probe.num_devices == 0) throw ConfigError("--device cuda: " + probe.problem + " (allowed here: auto, cpu)");
   return std::make_shared<CudaProvider>(probe.num_devices, timeout_s);

@@ -1,10 +1,7 @@
 // StagingDevice on a GPU: a stream for each direction, and events that are used again and again.
-#include <mutex>
-#include <vector>
-
 #include "runtime/comm/cuda/staging_device.h"
 #include "runtime/core/cuda/cuda_error.h"
-#include "runtime/core/cuda/stream.h"
+#include "runtime/core/cuda/event_pool.h"
 
 namespace sixfold::comm {
 
@@ -12,41 +9,16 @@ namespace {
 
 using cuda::check_cuda;
 
-/// Making an event is a call of the driver that may wait; after some operations all are made. Events come back from
-/// whoever drops the last handle to an operation, on any thread.
-class EventPool {
+class CopyEvent final : public StagingEvent {
  public:
-  cuda::Event take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return cuda::Event();
-    cuda::Event event = std::move(idle_.back());
-    idle_.pop_back();
-    return event;
-  }
-  void give_back(cuda::Event event) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(event));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<cuda::Event> idle_;
-};
-
-class PooledEvent final : public StagingEvent {
- public:
-  PooledEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream) : pool_(std::move(pool)), event_(pool_->take()) {
-    event_.record(stream);
-  }
-  ~PooledEvent() override { pool_->give_back(std::move(event_)); }
-  bool done() override { return event_.done(); }
+  CopyEvent(std::shared_ptr<cuda::EventPool> pool, cudaStream_t stream) : event_(std::move(pool), stream) {}
+  bool done() override { return event_.event().done(); }
   void order_before(void* stream) override {
-    check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_.get(), 0), "cudaStreamWaitEvent");
+    check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event_.event().get(), 0), "cudaStreamWaitEvent");
   }
 
  private:
-  std::shared_ptr<EventPool> pool_;
-  cuda::Event event_;
+  cuda::PooledEvent event_;
 };
 
 class CudaStaging final : public StagingDevice {
@@ -87,12 +59,12 @@ class CudaStaging final : public StagingDevice {
   }
   std::unique_ptr<StagingEvent> event_of(cudaStream_t stream) const {
     make_current();
-    return std::make_unique<PooledEvent>(events_, stream);
+    return std::make_unique<CopyEvent>(events_, stream);
   }
 
   int device_;
   cuda::Stream to_host_, to_device_;
-  std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
+  std::shared_ptr<cuda::EventPool> events_ = std::make_shared<cuda::EventPool>();
 };
 
 }  // namespace

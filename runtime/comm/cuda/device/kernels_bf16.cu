@@ -1,9 +1,9 @@
-#include "runtime/comm/cuda/device/kernel_pair.cuh"
+#include "runtime/comm/cuda/device/kernel_set.cuh"
 
 namespace sixfold::comm {
 
-KernelPair kernels_bf16(ReduceOp op) {
-  return pair_of<BF16>(op);
+KernelSet kernels_bf16(ReduceOp op) {
+  return set_of<BF16>(op);
 }
 
 }  // namespace sixfold::comm

@@ -1,9 +1,9 @@
-#include "runtime/comm/cuda/device/kernel_pair.cuh"
+#include "runtime/comm/cuda/device/kernel_set.cuh"
 
 namespace sixfold::comm {
 
-KernelPair kernels_f16(ReduceOp op) {
-  return pair_of<F16>(op);
+KernelSet kernels_f16(ReduceOp op) {
+  return set_of<F16>(op);
 }
 
 }  // namespace sixfold::comm

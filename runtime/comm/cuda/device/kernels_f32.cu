@@ -1,9 +1,9 @@
-#include "runtime/comm/cuda/device/kernel_pair.cuh"
+#include "runtime/comm/cuda/device/kernel_set.cuh"
 
 namespace sixfold::comm {
 
-KernelPair kernels_f32(ReduceOp op) {
-  return pair_of<float>(op);
+KernelSet kernels_f32(ReduceOp op) {
+  return set_of<float>(op);
 }
 
 }  // namespace sixfold::comm

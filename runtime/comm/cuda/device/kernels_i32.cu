@@ -1,9 +1,9 @@
-#include "runtime/comm/cuda/device/kernel_pair.cuh"
+#include "runtime/comm/cuda/device/kernel_set.cuh"
 
 namespace sixfold::comm {
 
-KernelPair kernels_i32(ReduceOp op) {
-  return pair_of<int32_t>(op);
+KernelSet kernels_i32(ReduceOp op) {
+  return set_of<int32_t>(op);
 }
 
 }  // namespace sixfold::comm

@@ -1,9 +1,9 @@
-#include "runtime/comm/cuda/device/kernel_pair.cuh"
+#include "runtime/comm/cuda/device/kernel_set.cuh"
 
 namespace sixfold::comm {
 
-KernelPair kernels_i64(ReduceOp op) {
-  return pair_of<int64_t>(op);
+KernelSet kernels_i64(ReduceOp op) {
+  return set_of<int64_t>(op);
 }
 
 }  // namespace sixfold::comm

@@ -1,8 +1,8 @@
-#include "runtime/comm/cuda/device/kernel_pair.h"
+#include "runtime/comm/cuda/device/kernel_set.h"
 
 namespace sixfold::comm {
 
-KernelPair kernels_of(DType dtype, ReduceOp op) {
+KernelSet kernels_of(DType dtype, ReduceOp op) {
   switch (dtype) {
     case DType::F32:
       return kernels_f32(op);
