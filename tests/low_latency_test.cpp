@@ -78,12 +78,17 @@ class LowLatency : public testing::TestWithParam<int> {};
 // Fewer elements than ranks, odd numbers, whole packs and not, shifted off them, in place; every dtype and op.
 TEST_P(LowLatency, EveryDtypeOpAndOddSize) {
   const Deadline deadline(60);
+#ifdef __SANITIZE_THREAD__  // makes threads slow to start: what is cut into most packs, and one that has no whole one
+  const std::vector<size_t> counts = {1, 203};
+#else
+  const std::vector<size_t> counts = {1, 3, 64, 1003};
+#endif
   Words words(static_cast<size_t>(GetParam()));
   size_t turn = 0;
   for (DType dtype : kAllDTypes) {
     for (ReduceOp op : kAllReduceOps) {
       if (!kernels::reduce_supported(dtype, op)) continue;
-      for (size_t count : {size_t{1}, size_t{3}, size_t{64}, size_t{1003}}) {
+      for (size_t count : counts) {
         CollectiveCase c{comm::Primitive::AllReduce, comm::Algorithm::Direct, count, dtype, op};
         c.in_place = ++turn % 2 == 0;
         c.shift = turn % 3 == 0 ? 1 : 0;
@@ -95,6 +100,7 @@ TEST_P(LowLatency, EveryDtypeOpAndOddSize) {
   }
 }
 
+#ifndef __SANITIZE_THREAD__  // has nothing to see in lengths
 // The longest messages that an area is made for, and one element less.
 TEST_P(LowLatency, TheLongestFit) {
   const Deadline deadline(60);
@@ -106,6 +112,7 @@ TEST_P(LowLatency, TheLongestFit) {
     EXPECT_EQ(words.run_case<float>(c, true), "");
   }
 }
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LowLatency, testing::Range(1, 9));
 
