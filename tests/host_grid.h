@@ -41,7 +41,7 @@ class HostGrid final : public comm::GridDevice {
     done->sent = {copy.bytes};
     return done;
   }
-  void abort() override { aborted_ = true; }
+  void abort() noexcept override { aborted_ = true; }
 
   int num_launches() const { return num_launches_; }
   int num_marks() const { return num_marks_; }

@@ -258,7 +258,7 @@ class HostPeer final : public comm::PeerDevice {
     ++num_queues_;
     return std::make_unique<HostQueue>(control_);
   }
-  void abort() override {
+  void abort() noexcept override {
     control_.aborted = true;
     while (control_.num_running > 0) std::this_thread::yield();
   }

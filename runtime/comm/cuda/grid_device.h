@@ -60,8 +60,8 @@ class GridDevice {
   /// or ConfigError where the device cannot hold so many ranks at once.
   virtual std::shared_ptr<GridWork> launch(const GridCollective& collective) = 0;
   virtual std::shared_ptr<GridWork> launch(const GridCopy& copy) = 0;
-  /// The World has failed: blocks that wait give up.
-  virtual void abort() = 0;
+  /// The World has failed: blocks that wait give up. Returns when all have ended, or after a second. By any thread.
+  virtual void abort() noexcept = 0;
 };
 
 /// A GPU of this process, of which CUDA knows the index. `timeout_s`: of a wait inside a kernel. Throws CommError where

@@ -114,7 +114,6 @@ std::shared_ptr<Rendezvous> MeetingGroup::arrive(const std::string& what, const 
   try {
     return arrive();
   } catch (const CommError& error) {
-    meeting_.device().abort();
     engine().fail(what + ": " + error.what());
   }
 }
@@ -201,7 +200,6 @@ bool MeetingGroup::poll() {
     try {
       return work->advance();
     } catch (const CommError& error) {
-      meeting_.device().abort();
       engine().fail(work->describe() + ": " + error.what());
     }
   });

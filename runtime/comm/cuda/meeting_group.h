@@ -33,6 +33,7 @@ class MeetingGroup final : public GroupBackend, public Progressable {
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
   bool wakes() const override { return false; }  // the device rings nobody's bell
+  void abandon() noexcept override { meeting_.device().abort(); }
 
   Meeting& meeting() const { return meeting_; }
   ProgressEngine& engine() const { return host_->context().engine; }

@@ -81,7 +81,7 @@ class PeerDevice {
   virtual std::unique_ptr<PeerQueue> open_queue(int max_blocks) = 0;
   /// The World has failed: kernels that wait give up. Returns when all have ended, or after a second. The device is
   /// unusable from then on.
-  virtual void abort() = 0;
+  virtual void abort() noexcept = 0;
 };
 
 /// On a GPU of this process, of which CUDA knows the index. `timeout_s`: of a wait inside a kernel. Throws CommError.

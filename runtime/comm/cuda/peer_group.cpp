@@ -81,7 +81,6 @@ PeerGroup::~PeerGroup() {
 }
 
 void PeerGroup::fail(const PeerWork& work, const std::string& reason) {
-  device_.abort();
   engine().fail(work.describe() + ": " + reason);
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 namespace sixfold::comm {
 
@@ -75,8 +76,17 @@ NcclGroup::Line NcclGroup::open_line() {
 NcclGroup::~NcclGroup() {
   const bool failing = std::uncaught_exceptions() > 0;  // as OwnGroup
   engine().close(*this, host_->key(), !failing);
-  const bool aborts = failing || engine().abort().is_set();
-  for (Line& line : lines_) aborts ? api_->comm_abort(line.comm) : api_->comm_destroy(line.comm);
+  if (failing || engine().abort().is_set()) abandon();
+  for (Line& line : lines_) {
+    if (line.comm != nullptr) api_->comm_destroy(line.comm);
+  }
+}
+
+/// ncclCommAbort returns when the kernels of the communicator have ended.
+void NcclGroup::abandon() noexcept {
+  for (Line& line : lines_) {
+    if (line.comm != nullptr) api_->comm_abort(std::exchange(line.comm, nullptr));
+  }
 }
 
 std::shared_ptr<NcclWork> NcclGroup::finish(std::shared_ptr<NcclWork> work, Line& line) {

@@ -36,6 +36,7 @@ class NcclGroup final : public GroupBackend, public Progressable {
   bool poll() override;
   std::shared_ptr<WorkState> outstanding() override;
   bool wakes() const override { return false; }  // the device rings nobody's bell
+  void abandon() noexcept override;
 
  private:
   struct Line {  // a communicator and its stream

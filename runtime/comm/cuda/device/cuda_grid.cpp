@@ -5,11 +5,13 @@
 // shapes are first used: no kernel waits for a rank that is not in its own grid, so that does no harm here.
 #include <algorithm>
 #include <map>
+#include <thread>
 #include <tuple>
 
 #include "runtime/comm/cuda/device/kernel_set.h"
 #include "runtime/comm/cuda/grid_device.h"
 #include "runtime/comm/cuda/program_image.h"
+#include "runtime/comm/observe/clock.h"
 #include "runtime/comm/schedule/topology.h"
 #include "runtime/core/cuda/cuda_error.h"
 #include "runtime/core/cuda/device_memory.h"
@@ -88,7 +90,7 @@ class CudaGrid final : public GridDevice {
   }
   std::shared_ptr<GridWork> launch(const GridCollective& collective) override;
   std::shared_ptr<GridWork> launch(const GridCopy& copy) override;
-  void abort() override { *reinterpret_cast<volatile uint32_t*>(control_memory_.data()) = 1; }
+  void abort() noexcept override;
 
  private:
   using LinkKey = std::tuple<int, int, int, int>;  // sender, receiver, channel, split
@@ -285,6 +287,12 @@ const LinkMemory& CudaGrid::link(const LinkKey& key) {
   found.sender = {found.memory->data() + 4 * kLineBytes, line(0), line(1), line(2)};
   found.receiver = {found.memory->data() + 4 * kLineBytes, line(0), line(1), line(3)};
   return found;
+}
+
+void CudaGrid::abort() noexcept {
+  *reinterpret_cast<volatile uint32_t*>(control_memory_.data()) = 1;
+  const double end = seconds_now() + 1;
+  while (cudaStreamQuery(stream_.get()) == cudaErrorNotReady && seconds_now() < end) std::this_thread::yield();
 }
 
 std::byte* CudaGrid::flags(int rank) {

@@ -98,7 +98,7 @@ class CudaPeer final : public PeerDevice {
     return std::make_shared<EventMark>(events_, static_cast<cudaStream_t>(stream));
   }
   std::unique_ptr<PeerQueue> open_queue(int max_blocks) override;
-  void abort() override;
+  void abort() noexcept override;
 
  private:
   class Queue;
@@ -287,7 +287,7 @@ std::unique_ptr<PeerQueue> CudaPeer::open_queue(int max_blocks) {
   return std::make_unique<Queue>(*this, std::move(stream), max_blocks);
 }
 
-void CudaPeer::abort() {
+void CudaPeer::abort() noexcept {
   *reinterpret_cast<volatile uint32_t*>(control_memory_.data()) = 1;
   cudaSetDevice(device_);
   const double end = seconds_now() + 1;
