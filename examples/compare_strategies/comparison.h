@@ -27,7 +27,9 @@ ComparisonPlan make_comparison_plan(const CompareOptions& options);
 /// A strategy of two axes, run with one axis inside the nodes and the other across them.
 struct PlacementRun {
   std::string inside, across;  // axes
-  double step_ms = 0, exposed_ms = 0;
+  double step_ms = 0;
+  double exposed_ms =
+      0;  // while data were on the way: waits for late ranks, such as a pipeline's bubble, are not in it
   double inside_exposed_ms = 0, across_exposed_ms = 0;  // of the operations of that axis
 };
 struct Placement {

@@ -36,7 +36,8 @@ json comm_of(const train::RunSummary& summary) {
                     {"sent_inter", static_cast<double>(row.sent_inter_bytes) / steps},
                     {"formula", row.predicted_sent_bytes / steps},
                     {"ms", 1e3 * row.seconds / steps},
-                    {"exposed_ms", 1e3 * row.exposed_seconds / steps}});
+                    {"exposed_ms", 1e3 * row.exposed_seconds / steps},
+                    {"late_ms", 1e3 * row.exposed_wait_seconds / steps}});
   }
   return rows;
 }
@@ -114,6 +115,7 @@ void add_comm(const json& reports, StrategyRecord& record) {
       entry.formula_bytes += share * row["formula"].get<double>();
       entry.ms += share * row["ms"].get<double>();
       entry.exposed_ms += share * row["exposed_ms"].get<double>();
+      entry.late_ms += share * row["late_ms"].get<double>();
     }
   }
   for (auto& [key, entry] : sums) record.comm.push_back(std::move(entry));

@@ -158,7 +158,8 @@ std::string placement_figure(const Comparison& comparison) {
     }
   }
   return figure_html("Either axis inside the nodes, measured",
-                     "Communication in the way of a step, on emulated links, with the ranks laid out in either order.",
+                     "Time of a step in which data were on the way and a rank did nothing else, without waits for late "
+                     "ranks, on emulated links, with the ranks laid out in either order.",
                      bar_chart_html(chart), placement_table(comparison));
 }
 

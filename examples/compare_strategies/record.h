@@ -19,6 +19,7 @@ struct CommEntry {
   double sent_inter_bytes = 0;                  // of them: to other nodes
   double formula_bytes = 0;                     // the same by the algorithm's formula (comm/observe/predict.h)
   double ms = 0, exposed_ms = 0;
+  double late_ms = 0;  // of exposed_ms: waiting for ranks that came late
 
   bool counts_links() const { return backend == "own"; }
   /// Not what another rank sends, or a barrier.

@@ -28,7 +28,8 @@ Json comm_json(const StrategyRecord& record) {
                     {"sent_inter_bytes", counted(entry.sent_inter_bytes)},
                     {"formula_bytes", counted(entry.formula_bytes)},
                     {"ms", entry.ms},
-                    {"exposed_ms", entry.exposed_ms}});
+                    {"exposed_ms", entry.exposed_ms},
+                    {"late_ms", entry.late_ms}});
   }
   return rows;
 }

@@ -12,7 +12,7 @@
 //       "by_primitive": [{"primitive","calls","sent_bytes","sent_inter_bytes"}],
 //       "calls","sent_bytes","sent_inter_bytes", "comm":
 //       [{"tag","axis","primitive","algorithm","backend","group_size","calls","bytes","sent_bytes",
-//                 "sent_inter_bytes","formula_bytes","ms","exposed_ms"}],
+//                 "sent_inter_bytes","formula_bytes","ms","exposed_ms","late_ms"}],
 //       "traffic": [{"tag","sent_bytes","predicted_bytes"}], "differing_bytes": [text],
 //       "memory": [{"category","peak_bytes","predicted_bytes","worst"}], "peak_bytes", "differing_memory": [text],
 //       "verdicts": [{"profile","compute_ms","text","axes":

@@ -210,9 +210,11 @@ Table timeline_table(const Comparison& comparison) {
 }
 
 Table placement_table(const Comparison& comparison) {
-  Table table{"either axis inside the nodes, measured on the emulated links: ms a step",
-              {{"strategy", "inside", "across", "step ms", "exposed ms", "of inside", "of across", "verdict"}},
-              3};
+  Table table{
+      "either axis inside the nodes, measured on the emulated links: ms a step in which data were on the way, and "
+      "a rank did nothing else",
+      {{"strategy", "inside", "across", "step ms", "exposed ms", "of inside", "of across", "verdict"}},
+      3};
   for (const Placement& placement : comparison.placements) {
     for (const PlacementRun* run : {&placement.first, &placement.second}) {
       const std::string verdict = run == &placement.second ? ""

@@ -52,7 +52,7 @@ struct AxisCost {
   double critical_mb = 0;                            // of operations (CommEntry::bytes) on the critical path
   LinkTimes intra, inter;
   double critical_share = 0;       // of the time of a rank's own messages across nodes: those on the critical path
-  double measured_exposed_ms = 0;  // here
+  double measured_exposed_ms = 0;  // here, late ranks included
 
   /// Whether it needs the links of a node: no computation is there for most of its messages to hide behind, however
   /// long it takes. The others can do with a network where computation is long enough.
