@@ -122,7 +122,7 @@ void check_pace(comm::World& world, Tally& tally) {
   tally.add(comm::seconds_now() - start >= 0.025 ? "" : "an emulated link was too fast");
 }
 
-/// Whether or not nodes share memory, the modes of GPUs that would reach each other are not there yet.
+/// Whether or not nodes share memory.
 void check_staged(comm::World& world, Tally& tally) {
   for (Primitive primitive : comm::kCollectives) {
     for (size_t count : {size_t{0}, size_t{1}, size_t{1009}}) {
@@ -219,7 +219,10 @@ Arguments parse(int argc, char** argv) {
     }
   }
   if (arguments.what == "mpi") arguments.world.backend = comm::BackendKind::Mpi;
-  if (arguments.what == "staged") arguments.world.gpus = std::make_shared<HostGpus>();
+  if (arguments.what == "staged") {
+    arguments.world.gpus = std::make_shared<HostGpus>();
+    arguments.world.gpu_mode = comm::GpuMode::Staged;
+  }
   if (arguments.what == "paced") arguments.world.emulate_links = "intra=1,inter=0.01";
   return arguments;
 }
