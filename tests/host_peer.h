@@ -25,23 +25,9 @@ struct HostKernelControl {
   std::atomic<bool> is_stuck{false};
 };
 
-/// One host thread is the whole block.
-class PeerPlatform {
+class PeerPlatform : public OneThreadBlock {
  public:
   PeerPlatform(HostKernelControl& control, uint32_t rank) : control_(control), rank_(rank) {}
-  static uint32_t thread() { return 0; }
-  static uint32_t num_threads() { return 1; }
-  template <typename V>
-  static V load(const V* address) {
-    return *address;
-  }
-  template <typename V>
-  static void pin(V&) {}
-  static bool agree(bool ok) { return ok; }
-  static void sync() {}
-  static void raise(uint64_t* flag, uint64_t value) {
-    std::atomic_ref<uint64_t>(*flag).store(value, std::memory_order_release);
-  }
   bool await(const uint64_t* flag, uint64_t at_least, const comm::WaitPlace& place) {
     std::atomic_ref<uint64_t> value(*const_cast<uint64_t*>(flag));
     return spin(
@@ -76,12 +62,7 @@ class PeerPlatform {
         control_.is_stuck = true;
         return false;
       }
-      // There are many more blocks than cores.
-      if (turns < 16) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
+      rest(turns);
     }
   }
 

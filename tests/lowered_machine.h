@@ -14,11 +14,9 @@
 
 namespace sixfold::test {
 
-/// One host thread is the whole block.
-class HostPlatform {
+/// A block that is one host thread, but for how it waits.
+class OneThreadBlock {
  public:
-  HostPlatform(std::atomic<bool>& gave_up, std::chrono::steady_clock::time_point deadline)
-      : gave_up_(gave_up), deadline_(deadline) {}
   static uint32_t thread() { return 0; }
   static uint32_t num_threads() { return 1; }
   template <typename V>
@@ -32,6 +30,22 @@ class HostPlatform {
   static void raise(uint64_t* flag, uint64_t value) {
     std::atomic_ref<uint64_t>(*flag).store(value, std::memory_order_release);
   }
+
+ protected:
+  /// Between two looks of a wait: there are many more blocks than cores.
+  static void rest(int turns) {
+    if (turns < 16) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+};
+
+class HostPlatform : public OneThreadBlock {
+ public:
+  HostPlatform(std::atomic<bool>& gave_up, std::chrono::steady_clock::time_point deadline)
+      : gave_up_(gave_up), deadline_(deadline) {}
   bool await(const uint64_t* flag, uint64_t at_least, const comm::WaitPlace& place) {
     std::atomic_ref<uint64_t> value(*const_cast<uint64_t*>(flag));
     for (int turns = 0; value.load(std::memory_order_acquire) < at_least; ++turns) {
@@ -40,12 +54,7 @@ class HostPlatform {
         stuck_ = place;
         return false;
       }
-      // There are many more blocks than cores.
-      if (turns < 16) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
+      rest(turns);
     }
     return true;
   }
