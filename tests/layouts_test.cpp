@@ -103,6 +103,7 @@ RunOutcome run_of_one_rank(const Layout& layout) {
   run_ranks(1, [&](comm::World& world) {
     PlanRig rig(world, plan);
     outcome = run_rig(rig);
+    outcome.sampled = rig.sample();
   });
   return outcome;
 }
@@ -141,6 +142,7 @@ TEST(Layouts, EveryOneIsTheRunOfOneRankAndAsPredicted) {
           rig.strategy.settle();
           expect_same_outcome(outcome, reference, layout.dim);
           expect_predicted(rig);
+          EXPECT_EQ(rig.sample(), reference.sampled);
         },
         plan.world);
   }

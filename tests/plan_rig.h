@@ -9,6 +9,7 @@
 #include "examples/train_gpt/plan.h"
 #include "examples/train_gpt/predictions.h"
 #include "models/gpt.h"
+#include "models/sample.h"
 #include "runtime/core/rng.h"
 #include "runtime/parallel/init.h"
 #include "runtime/parallel/stage_strategy.h"
@@ -69,6 +70,13 @@ class PlanRig {
   }
 
   using Values = std::map<std::string, std::vector<float>>;
+  /// Three tokens drawn from the model; collective.
+  std::vector<int32_t> sample() {
+    models::SampleOptions options;
+    options.num_tokens = 3;
+    return models::sample(model, context, {'a', 'b'}, options, &trainer.pipeline());
+  }
+
   /// Of every parameter of the model, whole; collective.
   Values gather(void (parallel::StageStrategy::*what)(const parallel::Parameter&, const Tensor&)) {
     Values values;
@@ -105,6 +113,7 @@ struct RunOutcome {
   PlanRig::Values gradients, weights;  // of step 1; at the end
   std::vector<double> losses, norms;
   double validation_loss = 0;
+  std::vector<int32_t> sampled;
 };
 
 /// Trains for the plan's steps, then evaluates.

@@ -224,7 +224,7 @@ void Pipeline::start_lanes() {
 }
 
 bool Pipeline::knows_shape(const Action& action) const {
-  return (action.kind == Kind::RecvActivation ? inputs_ : outputs_).count(action.chunk) > 0;
+  return (action.kind == Kind::RecvActivation ? inputs_ : outputs_).count(shape_key(action)) > 0;
 }
 
 /// Posts the lane's next receive, if there is one and its shape is known already.
@@ -232,7 +232,7 @@ void Pipeline::post(Lane& lane) {
   if (lane.posted || lane.next == lane.actions.size()) return;
   const Action& action = *lane.actions[lane.next];
   if (!knows_shape(action)) return;
-  const Announced& announced = (action.kind == Kind::RecvActivation ? inputs_ : outputs_).at(action.chunk);
+  const Announced& announced = (action.kind == Kind::RecvActivation ? inputs_ : outputs_).at(shape_key(action));
   Shape shape = announced.shape;
   const int64_t first = shape[0] * num_tokens(action);
   SIXFOLD_CHECK_EQ(first % announced.tokens, 0, to_string(action) + ": rows in proportion to tokens");
@@ -260,7 +260,7 @@ void Pipeline::receive_shape(const Action& action) {
   const Tensor header = Tensor::empty({kHeaderLength}, DType::I64, parts_.context.memory, Category::Other);
   parts_.group->recv(header, action.peer, header_options()).wait();
   const int64_t* values = header.data<int64_t>();
-  inputs_[action.chunk] = {Shape(values + 2, values + 2 + values[1]), values[0]};
+  inputs_[shape_key(action)] = {Shape(values + 2, values + 2 + values[1]), values[0]};
 }
 
 void Pipeline::send_shape(const Action& action, const Tensor& tensor) {
@@ -273,11 +273,11 @@ void Pipeline::send_shape(const Action& action, const Tensor& tensor) {
   values[1] = static_cast<int64_t>(shape.size());
   std::copy(shape.begin(), shape.end(), values + 2);
   sent_shapes_.push_back({header, parts_.group->send(header, action.peer, header_options())});
-  outputs_[action.chunk] = {shape, num_tokens(action)};
+  outputs_[shape_key(action)] = {shape, num_tokens(action)};
 }
 
 void Pipeline::send(const Action& action, const Tensor& tensor) {
-  if (action.kind == Kind::SendActivation && outputs_.count(action.chunk) == 0) send_shape(action, tensor);
+  if (action.kind == Kind::SendActivation && outputs_.count(shape_key(action)) == 0) send_shape(action, tensor);
   Sent& sent = sent_[{action.peer, action.kind}];
   sent.work.wait();
   sent = {tensor, parts_.group->send(tensor, action.peer, options_of(action.kind, batch_of(action).training))};

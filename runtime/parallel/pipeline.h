@@ -104,6 +104,7 @@ class Pipeline {
   comm::SpanScope span(const Action& action, std::optional<size_t> unit = std::nullopt);
 
   void start_lanes();
+  std::pair<int, bool> shape_key(const Action& action) const { return {action.chunk, batch_of(action).all_positions}; }
   bool knows_shape(const Action& action) const;
   void post(Lane& lane);
   Tensor receive(const Action& action);
@@ -114,7 +115,9 @@ class Pipeline {
   PipelineParts parts_;
   int stage_, num_stages_;
   std::vector<std::vector<int32_t>> log_units_;  // by chunk and unit; empty without a log
-  std::map<int, Announced> inputs_, outputs_;    // by chunk; they stay from run to run
+  // By chunk, and whether ranks have all positions of their rows (MicroBatch::all_positions); they stay from run to
+  // run.
+  std::map<std::pair<int, bool>, Announced> inputs_, outputs_;
 
   // Of the run under way.
   Job job_;
