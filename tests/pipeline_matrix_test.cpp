@@ -33,12 +33,16 @@ struct Layout {
 TEST_F(PipelineProgram, EveryLayoutIsTheRunOfOneRank) {
   const std::string sgd = "--steps 5 --optimizer sgd --lr 0.5 --warmup 2 ";
   const std::vector<json> reference = log_of(kProgram, sgd + "--micro-batch 8 --dump " + file("one"));
-  // The axes alone and together, as threads: layouts_test.
+  // Others, drawn at random, as threads: layouts_test.
   std::vector<Layout> layouts = {{8, "--pp 2 --zero 3 --hsdp --topology 4x2"},
+                                 {8, "--pp 2 --tp 2 --sequence-parallel megatron --zero 1"},
+                                 {8, "--pp 2 --sp 2"},
                                  {8, "--pp 4 --tp 2 --sequence-parallel megatron --clip 0.1"}};
   if (kinds_of_ranks().size() > 1) {
+    layouts.push_back({8, "--pp 2 --tp 2 --sequence-parallel megatron --zero 1", true});
     layouts.push_back({8, "--pp 2 --tp 2 --zero 2", true});
-    layouts.push_back({6, "--pp 3 --sp 2", true});
+    layouts.push_back({8, "--pp 2 --sp 2", true});
+    layouts.push_back({8, "--pp 4 --tp 2", true});
     layouts.push_back({4, "--pp 2 --zero 3 --pp-schedule interleaved", true});
     layouts.push_back({4, "--pp 4 --pp-schedule gpipe --comm mpi", true});
   }
