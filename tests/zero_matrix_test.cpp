@@ -33,7 +33,7 @@ TEST_F(Zero, EveryStageIsTheRunOfOneRank) {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     expect_same_run(file("dump"), file("reference"));
   };
-  // Other numbers of ranks, as threads: layouts_test. Buckets are of a size, or a unit's.
+  // Together with other axes: layouts_test. Buckets are of a size, or a unit's.
   const std::vector<std::string> sized = {"--bucket-mb 0 ", "--bucket-mb 0.03 --no-overlap ", "--recompute ",
                                           "--bucket-mb 0.1 --check-replicas 2 ", "--algorithm ring "};
   const std::vector<std::string> units = {"--no-overlap ", "--recompute ", "--prefetch 2 --check-replicas 2 ",
@@ -44,12 +44,14 @@ TEST_F(Zero, EveryStageIsTheRunOfOneRank) {
     return "--zero " + std::to_string(zero) + " " + micro_batches(n, m) + variants[i++ % variants.size()];
   };
   for (int m : {1, 2, 4}) {
-    for (int zero : {1, 2, 3}) expect_right(launch(false, 3), options_of(zero, 3, m));
+    for (int n : {2, 3, 4}) {
+      for (int zero : {1, 2, 3}) expect_right(launch(false, n), options_of(zero, n, m));
+    }
     for (int zero : {2, 3}) expect_right(launch(false, 4), kNodes + options_of(zero, 4, m));
   }
   if (kinds_of_ranks().size() < 2) return;
-  for (const auto& [zero, n] : {std::pair{1, 2}, std::pair{2, 4}, std::pair{3, 3}}) {
-    expect_right(launch(true, n), options_of(zero, n, 2));
+  for (int n : {2, 3, 4}) {
+    for (int zero : {1, 2, 3}) expect_right(launch(true, n), options_of(zero, n, 1 << (zero + n) % 3));
   }
   for (const char* zero : {"2 ", "3 "}) {
     expect_right(launch(true, 4), kNodes + "--zero " + zero + micro_batches(4, 2) + "--check-replicas 1 ");
