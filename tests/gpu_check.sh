@@ -64,16 +64,16 @@ every_gpu=$(seq -s, 0 $((num_gpus > 0 ? num_gpus - 1 : 0)))
 build_all() {
   stage configure 60 cmake -S . -B "$build" -G Ninja -DSIXFOLD_CUDA=ON -DSIXFOLD_MPI=AUTO
   stage build 220 cmake --build "$build" --target collective_perf device_test lowering_test lowered_machine_test \
-    meeting_test mode_test piece_cuts_test staged_group_test peer_group_test low_latency_test ring_by_hand_test \
-    nccl_test ring_yardstick
+    meeting_test mode_test piece_cuts_test staged_group_test staged_failures_test peer_group_test low_latency_test \
+    ring_by_hand_test nccl_test ring_yardstick
 }
 
 # Every operation in and out of place, each result compared with what arithmetic says. Sizes are odd: 12 bytes x 7^k.
 correctness() {
   on_gpu probe 20 nvidia-smi
   local test
-  for test in device lowering lowered_machine meeting mode piece_cuts staged_group peer_group low_latency ring_by_hand \
-    nccl; do
+  for test in device lowering lowered_machine meeting mode piece_cuts staged_group staged_failures peer_group \
+    low_latency ring_by_hand nccl; do
     stage "${test}_test" 60 "$build/${test}_test"
   done
   local ranks dtype op
