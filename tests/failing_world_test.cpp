@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -74,6 +75,7 @@ TEST(FlightFile, TellsWhoNeverEnteredWhat) {
   const nlohmann::json file = read_file(options.flight_recorder_dir);
   EXPECT_NE(file.at("reason").get<std::string>().find("have not entered it: 1"), std::string::npos);
   ASSERT_EQ(file.at("ranks").size(), 3u);
+  double longest_wait_s = 0;  // of who gave up; the other may have come a little later
   for (size_t rank : {size_t{0}, size_t{2}}) {
     const nlohmann::json& last = last_operation(file, rank);
     EXPECT_EQ(last.at("sequence"), 1);
@@ -85,8 +87,10 @@ TEST(FlightFile, TellsWhoNeverEnteredWhat) {
     EXPECT_EQ(last.at("op"), "sum");
     EXPECT_EQ(last.at("state"), "started");
     EXPECT_TRUE(last.at("done_s_ago").is_null());
-    EXPECT_GE(file.at("ranks").at(rank).at("waiting_s").get<double>(), 0.99);
+    const nlohmann::json& waiting_s = file.at("ranks").at(rank).at("waiting_s");
+    if (waiting_s.is_number()) longest_wait_s = std::max(longest_wait_s, waiting_s.get<double>());
   }
+  EXPECT_GE(longest_wait_s, 0.99);
   EXPECT_EQ(last_operation(file, 1).at("tag"), "first");
   EXPECT_EQ(last_operation(file, 1).at("state"), "done");
   EXPECT_EQ(file.at("ranks").at(1).at("presence"), "running");
