@@ -149,6 +149,8 @@ TEST_F(PipelineProgram, SamplesTheTextOfOneRankAndDrawsTheSchedule) {
   }
   EXPECT_EQ(times(drawn, "warning: --zero 3 with --pp 2: each of the 4 micro-batches"), 1) << drawn;
   EXPECT_EQ(sample(run(launch(false, 3), kRows + "--pp 3")), expected);
+  // Activations of training are cut along the sequence, those of sampling are not.
+  EXPECT_EQ(sample(run(launch(false, 4), kRows + "--pp 2 --tp 2 --sequence-parallel megatron")), expected);
 }
 
 TEST_F(PipelineProgram, RefusesWhatCannotBe) {
