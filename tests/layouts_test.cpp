@@ -5,16 +5,10 @@
 
 #include "tests/plan_rig.h"
 #include "tests/refusal.h"
+#include "tests/sanitized.h"
 
 namespace sixfold::test {
 namespace {
-
-// Under a sanitizer a layout takes some twenty times as long, and a few of each kind show what it can see.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /// Draws from a fixed sequence of numbers.
 class Draw {
