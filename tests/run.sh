@@ -32,7 +32,7 @@ for preset in ${1:-default asan tsan}; do
   case $preset in
     default) run_preset default all --label-exclude exhaustive ;;
     asan) run_preset "$preset" unit_tests --label-exclude "programs|exhaustive|product" ;;
-    tsan) run_preset "$preset" rank_tests --label-exclude "programs|exhaustive|pure" ;;
+    tsan) run_preset "$preset" rank_tests --label-exclude "programs|exhaustive|pure|product" ;;
     *) echo "unknown: $preset (allowed: default, asan, tsan)" >&2; exit 2 ;;
   esac
 done
