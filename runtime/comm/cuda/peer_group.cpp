@@ -6,6 +6,7 @@
 #include <limits>
 #include <mutex>
 
+#include "runtime/comm/host/host_barrier.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::comm {
@@ -36,15 +37,7 @@ PeerBoard open_board(OwnGroup& host) {
   for (int r = 0; r < host.size(); ++r) members.push_back(host.world_rank(r));
   auto region = host.size() == 1 ? SharedRegion::anonymous(bytes)
                                  : host.context().regions.open(host.key() + "/gpu", bytes, members);
-  uint8_t token = 0;
-  Collective barrier;
-  barrier.in = barrier.out = &token;
-  barrier.count = 1;
-  barrier.dtype = DType::U8;
-  barrier.op = ReduceOp::Max;
-  barrier.in_place = true;
-  barrier.tag = "gpu.arenas";
-  host.context().engine.wait(*host.start(barrier));
+  host_barrier(host, "gpu.arenas");
   return PeerBoard(std::move(region), host.rank(), host.size());
 }
 

@@ -1,6 +1,7 @@
 // Groups that are made of a group.
 #include <algorithm>
 
+#include "runtime/comm/host/host_barrier.h"
 #include "runtime/comm/host/own_group.h"
 
 namespace sixfold::comm {
@@ -42,17 +43,7 @@ std::unique_ptr<OwnGroup> OwnGroup::beside(const std::string& suffix) {
 
 std::unique_ptr<OwnGroup> OwnGroup::open_among(const std::string& name, std::vector<int> members, int new_rank) {
   auto group = std::make_unique<OwnGroup>(context_, name, std::move(members), new_rank);
-  // A region must not go away before all have opened it: nobody leaves earlier.
-  uint8_t token = 0;
-  Collective barrier;
-  barrier.in = barrier.out = &token;
-  barrier.count = 1;
-  barrier.dtype = DType::U8;
-  barrier.op = ReduceOp::Max;
-  barrier.in_place = true;
-  barrier.algorithm = Algorithm::Direct;
-  barrier.tag = "split";
-  context_.engine.wait(*start(barrier));
+  host_barrier(*this, "split");
   return group;
 }
 
