@@ -5,12 +5,10 @@
 //
 // Exit codes: 0 done, 1 a run failed or a strategy trained something else (its loss differs), 2 the user asked for
 // something impossible.
-#include <cstdio>
 #include <iostream>
-#include <new>
 #include <nlohmann/json.hpp>
 
-#include "examples/common/refuse.h"
+#include "examples/common/exit_code.h"
 #include "examples/compare_strategies/comparison.h"
 #include "examples/compare_strategies/page.h"
 #include "examples/compare_strategies/report_json.h"
@@ -22,8 +20,6 @@ namespace {
 
 using namespace sixfold;
 using namespace sixfold::compare_strategies;
-
-constexpr int kFailed = 1, kImpossible = 2;
 
 /// On rank 0: prints, writes the files, and says whether all strategies trained the same.
 bool report(const Comparison& comparison, const ComparisonPlan& plan) {
@@ -40,7 +36,7 @@ bool report(const Comparison& comparison, const ComparisonPlan& plan) {
 int main(int argc, char** argv) {
   const Environment environment = read_environment();
   const bool speaks = environment.launcher_rank.value_or(0) == 0;
-  try {
+  return examples::exit_code_of("compare_strategies", speaks, [&] {
     set_log_level(environment.log_level);
     const auto options = parse_options(argc, argv, speaks);
     if (!options) return 0;
@@ -53,14 +49,6 @@ int main(int argc, char** argv) {
       const Comparison comparison = compare(world, plan, text);
       if (world.rank() == 0) all_equal = report(comparison, plan);
     });
-    return all_equal ? 0 : kFailed;
-  } catch (const ConfigError& error) {
-    examples::refuse("compare_strategies", error, speaks);
-    return kImpossible;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "compare_strategies: not enough memory\n");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "compare_strategies: %s\n", error.what());
-  }
-  return kFailed;
+    return all_equal ? 0 : examples::kFailed;
+  });
 }

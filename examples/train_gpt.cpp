@@ -5,10 +5,7 @@
 //   mpirun -n 2 build/train_gpt            two ranks, as processes
 //
 // Exit codes: 0 done, 1 the run failed, 2 the user asked for something impossible.
-#include <cstdio>
-#include <new>
-
-#include "examples/common/refuse.h"
+#include "examples/common/exit_code.h"
 #include "examples/train_gpt/announce.h"
 #include "examples/train_gpt/options.h"
 #include "examples/train_gpt/plan.h"
@@ -17,18 +14,12 @@
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
 
-namespace {
-
 using namespace sixfold;
-
-constexpr int kFailed = 1, kImpossible = 2;
-
-}  // namespace
 
 int main(int argc, char** argv) {
   const Environment environment = read_environment();
   const bool speaks = environment.launcher_rank.value_or(0) == 0;
-  try {
+  return examples::exit_code_of("train_gpt", speaks, [&] {
     set_log_level(environment.log_level);
     const auto options = train_gpt::parse_options(argc, argv, speaks);
     if (!options) return 0;
@@ -52,13 +43,5 @@ int main(int argc, char** argv) {
       train_gpt::run_rank(world, world.group(), plan, text);
     });
     return 0;
-  } catch (const ConfigError& error) {
-    examples::refuse("train_gpt", error, speaks);
-    return kImpossible;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "train_gpt: not enough memory\n");
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_gpt: %s\n", error.what());
-  }
-  return kFailed;
+  });
 }
