@@ -108,7 +108,7 @@ void run_rank(comm::World& world, const Options& options, const parallel::Pipeli
     strategy.finish_gradients();
     world.group().barrier();  // the step ends when the last stage is done
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double work = train::sum_over_ranks(world.group(), run.compute_seconds, "compute");
+    const double work = train::sum_over_ranks(world.memory(), world.group(), run.compute_seconds, "compute");
     if (world.rank() > 0) continue;
     std::printf("step %d: %.1f ms, bubble %.1f%%\n", step, 1e3 * seconds,
                 100 * (1 - work / (seconds * shape.num_stages)));

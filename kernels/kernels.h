@@ -1,9 +1,10 @@
 // Every operation of the models and the optimizer, one signature each.
 //
-// Tensors are contiguous, row-major, f32 unless said otherwise; shapes are checked (CheckError). Outputs are
-// overwritten unless the comment says "+=". Inputs and outputs must not overlap unless said otherwise. Results do not
-// depend on Context::num_threads nor on the address of any buffer: work is cut into pieces of a fixed size, and each
-// element is summed by one thread in a fixed order.
+// Each runs on the device of the context (kernel_table.h), where its tensors must be; on a GPU it has been issued when
+// it returns. Tensors are contiguous, row-major, f32 unless said otherwise; shapes are checked (CheckError). Outputs
+// are overwritten unless the comment says "+=". Inputs and outputs must not overlap unless said otherwise. Results do
+// not depend on Context::num_threads nor on the address of any buffer: work is cut into pieces of a fixed size, and
+// each element is summed by one thread in a fixed order.
 //
 // Letters: B rows (sequences) of the micro-batch, T positions of a row, R = B * T token rows, C channels, V vocabulary
 // rows on this rank, H heads on this rank, D channels of a head.
@@ -17,6 +18,15 @@
 
 namespace sixfold::kernels {
 
+class Queue;  // queue.h
+
+/// A memory, and where kernels that work on it are issued.
+struct Place {
+  Place(Memory& memory_, Queue* queue_ = nullptr) : memory(memory_), queue(queue_) {}  // NOLINT: a memory of the CPU
+  Memory& memory;
+  Queue* queue;  // of the memory's GPU (queue.h); nullptr: the CPU, where a kernel has run when it returns
+};
+
 /// Where kernels run and where their temporaries come from. Passed to every kernel, owned by the trainer.
 struct Context {
   Memory& memory;       // temporaries, Category::Activations
@@ -24,7 +34,33 @@ struct Context {
   /// Called on the kernel's calling thread every now and then, between pieces of matrix products and attention: what
   /// has no thread of its own, communication, goes on meanwhile. May throw. Empty: nothing is called.
   std::function<void()> between = nullptr;
+  Queue* queue = nullptr;    // as in Place
+  DType dtype = DType::F32;  // of activations: f32, on a GPU also bf16
+
+  operator Place() const { return {memory, queue}; }  // NOLINT: what has a context has a place
 };
+
+/// A context of one thread.
+inline Context context_of(const Place& place) {
+  return {place.memory, 1, nullptr, place.queue};
+}
+
+// ---- Copies --------------------------------------------------------------------------------------------------------
+
+/// Every byte of t becomes 0. Any dtype.
+void zero(Context& context, const Tensor& t);
+/// dst = src, both on the context's device. Shapes may differ, numel and dtype must not.
+void copy(Context& context, const Tensor& src, const Tensor& dst);
+/// A tensor of the place's memory, all bytes zero.
+Tensor zeros(const Place& place, Shape shape, DType dtype, Category category);
+/// src where the CPU may look at it: itself, or a copy of what is there when all that was issued before has run.
+Tensor on_host(const Place& place, const Tensor& src);
+/// The same, of f32 or bf16, as f32.
+Tensor floats_on_host(const Place& place, const Tensor& src);
+/// dst = host, a tensor on the CPU that may change when this returns.
+void from_host(const Place& place, const Tensor& host, const Tensor& dst);
+/// The same from f32 to f32 or bf16.
+void floats_from_host(const Place& place, const Tensor& host, const Tensor& dst);
 
 // ---- GEMM ----------------------------------------------------------------------------------------------------------
 
@@ -138,8 +174,8 @@ void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_beg
 ///    holds the target).                                                                   then AllReduce(sum)
 void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
                        int64_t vocab_size, const Tensor& row_max, const Tensor& stats);
-/// 3. Returns the sum over valid rows of log(sum exp) - target logit, in double. targets: i32 [R].
-double cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& stats);
+/// 3. loss[1] = the sum over valid rows of log(sum exp) - target logit, added in double. targets: i32 [R].
+void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& stats, const Tensor& loss);
 /// 4. logits[R, V] becomes its own gradient, in place: (softmax - one-hot of the target) * scale for valid rows, 0 for
 ///    masked rows and padding columns.
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
@@ -148,15 +184,17 @@ void cross_entropy_backward(Context& context, const Tensor& targets, int64_t voc
 // ---- Optimizer -----------------------------------------------------------------------------------------------------
 
 /// AdamW with decoupled decay (Loshchilov, Hutter 2019, algorithm 2), in place on w, m, v; g is read times
-/// gradient_scale (the clipping factor). `step` counts from 1.
+/// gradient_scale (the clipping factor). `step` counts from 1. `rounded`, where it is defined, becomes w in bf16: then
+/// w are the master weights of parameters that kernels read in 16 bits.
 struct AdamWParams {
   float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0, gradient_scale = 1;
   int64_t step = 1;
 };
 void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, const Tensor& w, const Tensor& m,
-                  const Tensor& v);
-/// w -= lr * gradient_scale * g + lr * weight_decay * w.
-void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w);
+                  const Tensor& v, const Tensor& rounded = {});
+/// w -= lr * gradient_scale * g + lr * weight_decay * w. `rounded` as above.
+void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w,
+                const Tensor& rounded = {});
 
 /// Sum of squares in double; the order of additions depends on numel only.
 double sum_of_squares(Context& context, const Tensor& x);

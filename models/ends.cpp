@@ -71,8 +71,7 @@ Tensor Head::forward(kernels::Context& context, const Tensor& x, const MicroBatc
   const Tensor normed = ln_f_.forward(context, x, statistics);
   const Tensor logits = lm_head_.forward(context, normed, batch);
   parallel::VocabParallelLogits::Statistics softmax;
-  Tensor loss = parallel::activation(context, {1});
-  loss.data<float>()[0] = static_cast<float>(lm_head_.loss(context, logits, batch, softmax));
+  Tensor loss = lm_head_.loss(context, logits, batch, softmax);
   if (batch.training) saved.tensors = {x, statistics, normed, logits, softmax.row_max, softmax.sums, {}};
   return loss;
 }
@@ -81,12 +80,12 @@ Tensor Head::backward_input(kernels::Context& context, const Tensor& dy, const M
   auto& t = saved.tensors;
   SIXFOLD_CHECK_EQ(t.size(), size_t{kNumSlots}, "head's backward without a training forward");
   parallel::Arriving normed = lm_head_.gather_input(context, t[kNormed], batch);
-  lm_head_.loss_backward(context, batch.targets, {t[kRowMax], t[kSums]}, dy.data<float>()[0], t[kLogits]);
+  lm_head_.loss_backward(context, batch.kernel_targets(), {t[kRowMax], t[kSums]}, dy.data<float>()[0], t[kLogits]);
   t[kNormed] = normed.wait();
   parallel::Arriving dnormed = lm_head_.backward_input(context, t[kLogits], batch);
   if (tp_.overlaps()) add_gradients(context, saved);
   t[kDNormed] = dnormed.wait();
-  Tensor dx = Tensor::zeros(t[kX].shape(), DType::F32, context.memory, Category::Activations);
+  Tensor dx = kernels::zeros(context, t[kX].shape(), context.dtype, Category::Activations);
   ln_f_.backward_input(context, t[kDNormed], t[kX], t[kStatistics], dx);
   return dx;
 }

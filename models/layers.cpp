@@ -23,7 +23,7 @@ LayerNorm::LayerNorm(const std::string& name, int64_t dim, const parallel::TpGro
 
 Tensor LayerNorm::forward(kernels::Context& context, const Tensor& x, Tensor& statistics) const {
   Tensor y = parallel::activation(context, x.shape());
-  statistics = parallel::activation(context, {2, x.dim(0)});
+  statistics = parallel::f32_activation(context, {2, x.dim(0)});
   kernels::layernorm_forward(context, x, weight_.value, bias_.value, kEpsilon, y, means(statistics),
                              reciprocal_deviations(statistics));
   return y;

@@ -112,7 +112,7 @@ struct Floats {
                                         2 * r * C + 2 * s * R * C + left + 4 * R * K + by_heads + tiles,
                                         input + left + R * K - lse - by_heads + sums});
     at_block = std::max(mlp, attention) + whole_block - block;
-    at_head = 1 + (overlaps && !parallel ? R * C : 2 * R * C);
+    at_head = overlaps && !parallel ? R * C : 2 * R * C;
   }
 };
 

@@ -44,7 +44,8 @@ std::vector<int32_t> sample(const Gpt& model, kernels::Context& context, std::ve
     batch.seq_len = length;
     batch.training = false;
     batch.all_positions = true;
-    const Tensor logits = model.next_logits(context, batch, pipeline);
+    batch.to_device(context);
+    const Tensor logits = kernels::floats_on_host(context, model.next_logits(context, batch, pipeline));
     const uint64_t bits = philox_hash(options.seed, static_cast<uint64_t>(i));
     text.push_back(draw(logits, options.temperature, static_cast<double>(bits >> 11) * 0x1p-53));
   }

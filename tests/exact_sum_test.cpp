@@ -54,7 +54,7 @@ TEST(ExactSum, SquaresOfEveryMagnitudeInAnyOrderOnAnyRanks) {
       for (size_t i = 0; i < squares.size(); ++i) {
         if (static_cast<int>(i * i % 7) % n == world.rank()) sum.add(squares[i]);
       }
-      sum.all_reduce(world.group(), "norm");
+      sum.all_reduce(world.memory(), world.group(), "norm");
       EXPECT_EQ(sum.value(), expected);
     });
   }
@@ -66,7 +66,7 @@ TEST(ExactSum, WhatIsNotFiniteStaysSoOnAllRanks) {
     test::run_ranks(3, [&](comm::World& world) {
       ExactSum sum;
       sum.add(world.rank() == 1 ? bad : 1.0);
-      sum.all_reduce(world.group(), "norm");
+      sum.all_reduce(world.memory(), world.group(), "norm");
       EXPECT_TRUE(std::isnan(sum.value()));
     });
   }

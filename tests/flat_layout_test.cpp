@@ -178,8 +178,8 @@ struct FourParameters : testing::Test {
 };
 
 TEST_F(FourParameters, ArePlacedAsViewsOfAlignedZeroBuffers) {
-  const std::vector<Tensor> values = make_buckets(layout, memory, Category::Parameters);
-  const std::vector<Tensor> grads = make_buckets(layout, memory, Category::Gradients);
+  const std::vector<Tensor> values = make_buckets(layout, memory, DType::F32, Category::Parameters);
+  const std::vector<Tensor> grads = make_buckets(layout, memory, DType::F32, Category::Gradients);
   ASSERT_EQ(values.size(), 2u);
   EXPECT_EQ(values[0].numel(), 8);  // 5 elements in 4 pieces of 2
   EXPECT_EQ(grads[1].numel(), 8);   // 6 elements in 4 pieces of 2

@@ -84,8 +84,8 @@ struct PipelineRig {
         trainer({world, mesh.dp_group(), nullptr, model.units(), strategy, *optimizer, context, &mesh.pp_group()},
                 options(job, mesh), rig_row) {
     // Weights larger than the usual ones, so that attention is far from uniform.
-    strategy.load_values([](parallel::Parameter& p) {
-      parallel::initialize(p, 3);
+    strategy.load_values([&](parallel::Parameter& p) {
+      parallel::initialize(context, p, 3);
       for (int64_t i = 0; p.init.std > 0 && i < p.value.numel(); ++i) p.value.data<float>()[i] *= 8;
     });
   }

@@ -166,7 +166,7 @@ TEST(Pipeline, MicroBatchesMayDifferInLength) {
 
       PlacedGpt oracle(PipelineRig::config(job));
       for (parallel::Parameter* p : oracle.parameters) {
-        parallel::initialize(*p, 3);
+        parallel::initialize(oracle.memory, *p, 3);
         for (int64_t i = 0; p->init.std > 0 && i < p->value.numel(); ++i) p->value.data<float>()[i] *= 8;
       }
       double expected_loss = 0;

@@ -52,8 +52,8 @@ class PlanRig {
                  plan.mesh.pp > 1 ? &mesh.pp_group() : nullptr},
                 trainer_options(), random_row) {
     // Weights larger than the usual ones, so that attention is far from uniform.
-    strategy.load_values([](parallel::Parameter& p) {
-      parallel::initialize(p, 3);
+    strategy.load_values([&](parallel::Parameter& p) {
+      parallel::initialize(context, p, 3);
       for (int64_t i = 0; p.init.std > 0 && i < p.value.numel(); ++i) p.value.data<float>()[i] *= 8;
     });
   }

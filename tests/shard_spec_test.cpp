@@ -73,7 +73,7 @@ class InitTest : public ::testing::Test {
     parameter.shard = shard;
     parameter.init = rule;
     parameter.value = Tensor::empty(parameter.local_shape(), DType::F32, memory_, Category::Parameters);
-    initialize(parameter, seed);
+    initialize(memory_, parameter, seed);
     const float* data = parameter.value.data<float>();
     return {data, data + parameter.value.numel()};
   }

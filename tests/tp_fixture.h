@@ -23,7 +23,7 @@ inline void place(Parameter& parameter, Memory& memory) {
   parameter.value = Tensor::empty(parameter.local_shape(), DType::F32, memory, Category::Parameters);
   parameter.grad = Tensor::zeros(parameter.local_shape(), DType::F32, memory, Category::Gradients);
   parameter.init = {.std = 0.5f};
-  initialize(parameter, 7);
+  initialize(memory, parameter, 7);
 }
 
 /// What `piece` of the full tensor holds, where spec cuts it.

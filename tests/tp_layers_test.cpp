@@ -108,8 +108,8 @@ TEST(TpLayers, VocabParallelLogitsAndLoss) {
     const Tensor logits = heads.whole.forward(context, x, batch), own_logits = heads.cut.forward(context, own_x, batch);
     expect_close(own_logits, piece_of(memory, logits, tp.cut(1)), "logits");
     VocabParallelLogits::Statistics of_whole, of_cut;
-    const double loss = heads.whole.loss(context, logits, batch, of_whole);
-    EXPECT_NEAR(heads.cut.loss(context, own_logits, batch, of_cut), loss, 1e-6 * loss);
+    const double loss = heads.whole.loss(context, logits, batch, of_whole).data<float>()[0];
+    EXPECT_NEAR(heads.cut.loss(context, own_logits, batch, of_cut).data<float>()[0], loss, 1e-6 * loss);
     heads.whole.loss_backward(context, batch.targets, of_whole, 0.25f, logits);
     heads.cut.loss_backward(context, batch.targets, of_cut, 0.25f, own_logits);
     expect_close(own_logits, piece_of(memory, logits, tp.cut(1)), "dlogits");
@@ -142,7 +142,7 @@ TEST(TpLayers, PaddingHasNoProbabilityAndNoGradient) {
     const Tensor x = normal_tensor(memory, {rows.num_rows(), 3}, "x");
     const Tensor logits = heads.cut.forward(context, x, rows.batch);
     VocabParallelLogits::Statistics statistics;
-    const double loss = heads.cut.loss(context, logits, rows.batch, statistics);
+    const double loss = heads.cut.loss(context, logits, rows.batch, statistics).data<float>()[0];
     EXPECT_NEAR(loss / 9, std::log(11.0), 1e-6);  // 12 rows, every fourth masked
     EXPECT_NEAR(loss / 9, 2.3979, 1e-4);
     heads.cut.loss_backward(context, rows.batch.targets, statistics, 1, logits);

@@ -61,7 +61,8 @@ class Run {
     if (plan_.records.any()) clock_offset_ = comm::measure_clock_offset(world_);
     world_.comm_table().reset();  // the table is about training, not about how ranks met, and so is the log
     if (world_.comm_log() != nullptr) world_.comm_log()->clear();
-    strategy_.load_values([&](parallel::Parameter& parameter) { parallel::initialize(parameter, options.seed); });
+    strategy_.load_values(
+        [&](parallel::Parameter& parameter) { parallel::initialize(context_, parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
       dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), world_.memory(),
@@ -120,7 +121,7 @@ class Run {
     kernels::Context context{scratch, plan_.num_threads};
     group_.barrier();
     const double gflops = kernels::measure_gemm_rate(context);
-    const double of_all_ranks = train::sum_over_ranks(group_, gflops, "gemm_rate");
+    const double of_all_ranks = train::sum_over_ranks(world_.memory(), group_, gflops, "gemm_rate");
     summary_.gemm_gflops = std::max(summary_.gemm_gflops, of_all_ranks);
   }
 
@@ -200,8 +201,8 @@ class Run {
   // The bubble over all stages of this rank's pipeline.
   void summarize_pipeline() {
     if (pp_group() == nullptr) return;
-    const double compute = train::sum_over_ranks(*pp_group(), compute_seconds_, "summary");
-    const double total = train::sum_over_ranks(*pp_group(), pipeline_seconds_, "summary");
+    const double compute = train::sum_over_ranks(world_.memory(), *pp_group(), compute_seconds_, "summary");
+    const double total = train::sum_over_ranks(world_.memory(), *pp_group(), pipeline_seconds_, "summary");
     train::PipelineSummary& pipeline = summary_.pipeline.emplace();
     pipeline.shape = plan_.pipeline;
     pipeline.bubble = total > 0 ? 1 - compute / total : 0;

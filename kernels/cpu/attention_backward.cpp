@@ -7,9 +7,10 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/vector_math.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
                         int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
@@ -64,4 +65,4 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
       });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -11,9 +11,10 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/vector_math.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
                        const Tensor& lse) {
@@ -65,4 +66,4 @@ void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int
   });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -4,9 +4,10 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/vector_math.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 namespace {
 
@@ -53,14 +54,14 @@ void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& tar
   });
 }
 
-double cross_entropy_loss(Context&, const Tensor& targets, const Tensor& stats) {
+void cross_entropy_loss(Context&, const Tensor& targets, const Tensor& stats, const Tensor& loss) {
   const int64_t rows = checked_dim(stats, 2, 0, "stats");
   const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
   const float* in = checked<float>(stats, {rows, 2}, "stats");
-  double loss = 0;
+  double sum = 0;
   for (int64_t r = 0; r < rows; ++r)
-    if (target[r] >= 0) loss += std::log(static_cast<double>(in[2 * r])) - static_cast<double>(in[2 * r + 1]);
-  return loss;
+    if (target[r] >= 0) sum += std::log(static_cast<double>(in[2 * r])) - static_cast<double>(in[2 * r + 1]);
+  *checked<float>(loss, {1}, "loss") = static_cast<float>(sum);
 }
 
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
@@ -84,4 +85,4 @@ void cross_entropy_backward(Context& context, const Tensor& targets, int64_t voc
   });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

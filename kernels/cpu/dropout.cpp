@@ -2,9 +2,10 @@
 // (sample low, sample high, position, c / 4) under a key hashed from (seed, step, layer, site).
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/kernel_table.h"
 #include "runtime/core/rng.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 namespace {
 
@@ -71,7 +72,7 @@ void dropout_forward(Context& context, const DropoutSite& site, const TokenRows&
 
 void dropout_backward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& dy,
                       const Tensor& dx) {
-  dropout_forward(context, site, rows, dy, Tensor(), dx);
+  cpu::dropout_forward(context, site, rows, dy, Tensor(), dx);
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -1,26 +1,9 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/gelu.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
-
-namespace {
-
-constexpr float kSqrt2OverPi = 0.7978845608f, kCubic = 0.044715f;
-
-float gelu(float x) {
-  const float t = tanh_f32(kSqrt2OverPi * (x + kCubic * x * x * x));
-  return 0.5f * x * (1.0f + t);
-}
-
-// d/dx of 0.5 x (1 + t) with t = tanh(u): 0.5 (1 + t) + 0.5 x (1 - t^2) u'.
-float gelu_derivative(float x) {
-  const float t = tanh_f32(kSqrt2OverPi * (x + kCubic * x * x * x));
-  const float du = kSqrt2OverPi * (1.0f + 3.0f * kCubic * x * x);
-  return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
-}
-
-}  // namespace
+namespace sixfold::kernels::cpu {
 
 void gelu_forward(Context& context, const Tensor& x, const Tensor& y) {
   const float* in = checked_elements(x, x.numel(), "gelu x");
@@ -78,4 +61,4 @@ void convert(Context& context, const Tensor& src, const Tensor& dst) {
   }
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

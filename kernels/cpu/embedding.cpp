@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void token_embedding_forward(Context& context, const Tensor& tokens, const Tensor& weight, int64_t vocab_begin,
                              const Tensor& y) {
@@ -78,4 +79,4 @@ void position_embedding_backward(Context& context, const TokenRows& rows, const 
   });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -4,8 +4,9 @@
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void layernorm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta, float eps,
                        const Tensor& y, const Tensor& mean, const Tensor& rstd) {
@@ -78,4 +79,4 @@ void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor&
       });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -1,8 +1,9 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void matmul(Context& context, bool transpose_a, bool transpose_b, const Tensor& a, const Tensor& b, const Tensor& c,
             bool accumulate) {
@@ -23,12 +24,12 @@ void linear_forward(Context& context, const Tensor& x, const Tensor& weight, con
 }
 
 void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
-  matmul(context, false, true, dy, weight, dx, false);
+  cpu::matmul(context, false, true, dy, weight, dx, false);
 }
 
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
                             const Tensor& dbias) {
-  if (dweight.defined()) matmul(context, true, false, x, dy, dweight, true);
+  if (dweight.defined()) cpu::matmul(context, true, false, x, dy, dweight, true);
   if (!dbias.defined()) return;
   const int64_t rows = dy.dim(0), n = dy.dim(1);
   const float* gradient = dy.data<float>();
@@ -43,4 +44,4 @@ void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy,
       });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

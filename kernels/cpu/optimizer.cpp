@@ -4,11 +4,12 @@
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, const Tensor& w, const Tensor& m,
-                  const Tensor& v) {
+                  const Tensor& v, const Tensor& rounded) {
   const float* gradient = checked_elements(g, w.numel(), "adamw g");
   float* weight = checked_elements(w, w.numel(), "adamw w");
   float* first = checked_elements(m, w.numel(), "adamw m");
@@ -32,16 +33,18 @@ void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, 
       weight[i] = weight[i] * decay - step_size * mi / (std::sqrt(vi) * second_factor + eps);
     }
   });
+  if (rounded.defined()) cpu::convert(context, w, rounded);
 }
 
-void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g,
-                const Tensor& w) {
+void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w,
+                const Tensor& rounded) {
   const float* gradient = checked_elements(g, w.numel(), "sgd g");
   float* weight = checked_elements(w, w.numel(), "sgd w");
   const float decay = lr * weight_decay, rate = lr * gradient_scale;
   parallel_ranges(context.num_threads, w.numel(), kElementsPerPiece, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) weight[i] -= rate * gradient[i] + decay * weight[i];
   });
+  if (rounded.defined()) cpu::convert(context, w, rounded);
 }
 
 double sum_of_squares(Context& context, const Tensor& x) {
@@ -57,4 +60,4 @@ double sum_of_squares(Context& context, const Tensor& x) {
   return total;
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

@@ -2,8 +2,9 @@
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/kernel_table.h"
 
-namespace sixfold::kernels {
+namespace sixfold::kernels::cpu {
 
 void swap_dims(Context& context, const Tensor& src, const Tensor& dst) {
   const int64_t a = checked_dim(src, 3, 0, "swap src"), b = src.dim(1), n = src.dim(2);
@@ -14,4 +15,4 @@ void swap_dims(Context& context, const Tensor& src, const Tensor& dst) {
   });
 }
 
-}  // namespace sixfold::kernels
+}  // namespace sixfold::kernels::cpu

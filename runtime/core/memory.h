@@ -24,6 +24,13 @@ inline constexpr Category kAllCategories[kNumCategories] = {Category::Parameters
                                                             Category::Communication, Category::Other};
 std::string_view category_name(Category category);
 
+enum class DeviceType : uint8_t { Cpu, Cuda };
+struct Device {
+  DeviceType type = DeviceType::Cpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
 inline constexpr size_t kAlignment = 64;  // bytes: a cache line, and a full AVX-512 register
 
 /// Where blocks come from. Implementations must be callable from any thread.
@@ -33,6 +40,8 @@ class Allocator {
   /// At least `bytes` bytes (> 0), aligned to kAlignment, content unspecified. Throws std::bad_alloc.
   virtual void* allocate(size_t bytes, Category category) = 0;
   virtual void deallocate(void* block, size_t bytes) noexcept = 0;
+  /// Whose memory the blocks are.
+  virtual Device device() const { return {}; }
 };
 
 /// Plain pages of this process; large blocks ask for huge pages.
@@ -54,6 +63,8 @@ class Memory {
   /// A block of `bytes` bytes, aligned to kAlignment, content unspecified. The Memory must outlive the block.
   /// bytes == 0 returns nullptr.
   std::shared_ptr<void> allocate(size_t bytes, Category category);
+
+  Device device() const { return allocator_->device(); }
 
   /// For memory that is not taken from here but belongs to this rank (slots of links): adds `bytes` (may be negative).
   void account(Category category, int64_t bytes);

@@ -1,6 +1,7 @@
 #include "runtime/core/tensor.h"
 
 #include <cstring>
+#include <new>
 
 namespace sixfold {
 
@@ -20,7 +21,7 @@ int64_t numel(const Shape& shape) {
 }
 
 Tensor Tensor::empty(Shape shape, DType dtype, Memory& memory, Category category) {
-  Tensor tensor = view(nullptr, std::move(shape), dtype);
+  Tensor tensor = view(nullptr, std::move(shape), dtype, memory.device());
   tensor.owner_ = memory.allocate(tensor.bytes(), category);
   tensor.data_ = tensor.owner_.get();
   return tensor;
@@ -29,6 +30,15 @@ Tensor Tensor::empty(Shape shape, DType dtype, Memory& memory, Category category
 Tensor Tensor::zeros(Shape shape, DType dtype, Memory& memory, Category category) {
   Tensor tensor = empty(std::move(shape), dtype, memory, category);
   tensor.zero();
+  return tensor;
+}
+
+Tensor Tensor::of_host(Shape shape, DType dtype) {
+  Tensor tensor = view(nullptr, std::move(shape), dtype);
+  if (tensor.bytes() == 0) return tensor;
+  tensor.owner_ = std::shared_ptr<void>(::operator new (tensor.bytes(), std::align_val_t{kAlignment}),
+                                        [](void* p) { ::operator delete (p, std::align_val_t{kAlignment}); });
+  tensor.data_ = tensor.owner_.get();
   return tensor;
 }
 
@@ -58,11 +68,18 @@ Tensor Tensor::slice_checked(int64_t offset, Shape shape, bool whole) const {
   return result;
 }
 
+void Tensor::check_on_cpu() const {
+  SIXFOLD_CHECK(device_.type == DeviceType::Cpu, "code on the CPU looks at a tensor on a GPU");
+}
+
 void Tensor::zero() const {
+  check_on_cpu();
   if (bytes() > 0) std::memset(data_, 0, bytes());
 }
 
 void Tensor::copy_from(const Tensor& source) const {
+  check_on_cpu();
+  source.check_on_cpu();
   SIXFOLD_CHECK_EQ(numel_, source.numel_, "copy between tensors of different size");
   SIXFOLD_CHECK(dtype_ == source.dtype_, "copy between tensors of different dtype");
   if (bytes() > 0) std::memmove(data_, source.data_, bytes());

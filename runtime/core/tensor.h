@@ -12,13 +12,6 @@
 
 namespace sixfold {
 
-enum class DeviceType : uint8_t { Cpu, Cuda };
-struct Device {
-  DeviceType type = DeviceType::Cpu;
-  int index = 0;
-  bool operator==(const Device&) const = default;
-};
-
 using Shape = std::vector<int64_t>;
 std::string to_string(const Shape& shape);
 
@@ -27,10 +20,12 @@ class Tensor {
  public:
   Tensor() = default;
 
-  /// Owns storage taken from `memory`, 64-byte aligned, content unspecified. Dims must be >= 0.
+  /// Owns storage taken from `memory`, on its device, 64-byte aligned, content unspecified. Dims must be >= 0.
   static Tensor empty(Shape shape, DType dtype, Memory& memory, Category category);
-  /// As empty(), all bytes zero.
+  /// As empty(), all bytes zero. On the CPU; for either device there is kernels::zeros.
   static Tensor zeros(Shape shape, DType dtype, Memory& memory, Category category);
+  /// Owns memory of the CPU that no Memory counts: for small things that a rank looks at. Content unspecified.
+  static Tensor of_host(Shape shape, DType dtype);
   /// Views caller-owned elements; the caller keeps them alive. `data` may be null when the shape has no elements.
   static Tensor view(void* data, Shape shape, DType dtype, Device device = {});
 
@@ -49,19 +44,27 @@ class Tensor {
   bool defined() const { return data_ != nullptr || !shape_.empty(); }
 
   void* raw() const { return data_; }
-  /// Typed access; T must match the dtype.
+  /// Typed access by code that runs on the CPU; T must match the dtype, and the tensor be there.
   template <typename T>
   T* data() const {
+    check_on_cpu();
+    return device_data<T>();
+  }
+  /// The same for kernels of the tensor's device, which may be a GPU.
+  template <typename T>
+  T* device_data() const {
     SIXFOLD_CHECK(DTypeOf<T>::value == dtype_,
                   "tensor accessed as another type than " + std::string(dtype_name(dtype_)));
     return static_cast<T*>(data_);
   }
+  /// On the CPU, as copy_from(); for either device there are kernels::zero and kernels::copy.
   void zero() const;
   /// Copies all elements; shapes may differ, numel and dtype must not.
   void copy_from(const Tensor& source) const;
 
  private:
   Tensor slice_checked(int64_t offset, Shape shape, bool whole) const;
+  void check_on_cpu() const;
 
   std::shared_ptr<void> owner_;
   void* data_ = nullptr;

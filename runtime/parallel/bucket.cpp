@@ -87,10 +87,11 @@ UnitBuckets buckets_of_units(const UnitList& units, const FlatLayout& layout, Bu
   return result;
 }
 
-std::vector<Tensor> make_buckets(const FlatLayout& layout, Memory& memory, Category category) {
+std::vector<Tensor> make_buckets(const FlatLayout& layout, const kernels::Place& place, DType dtype,
+                                 Category category) {
   std::vector<Tensor> buckets;
   for (const BucketLayout& bucket : layout.buckets) {
-    buckets.push_back(Tensor::zeros({bucket.padded_count}, DType::F32, memory, category));
+    buckets.push_back(kernels::zeros(place, {bucket.padded_count}, dtype, category));
   }
   return buckets;
 }

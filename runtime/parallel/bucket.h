@@ -30,7 +30,7 @@ using UnitBuckets = std::unordered_map<const Unit*, std::vector<size_t>>;
 UnitBuckets buckets_of_units(const UnitList& units, const FlatLayout& layout, BucketsFor what);
 
 /// One buffer a bucket, f32 [padded_count], all zero.
-std::vector<Tensor> make_buckets(const FlatLayout& layout, Memory& memory, Category category);
+std::vector<Tensor> make_buckets(const FlatLayout& layout, const kernels::Place& place, DType dtype, Category category);
 
 /// Makes `member` (&Parameter::value or &Parameter::grad) of each parameter of the bucket a view of its place in
 /// `flat`, [padded_count]. An undefined `flat` takes the views away.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
-BucketedStrategy::BucketedStrategy(const UnitList& units, FlatLayout layout, Memory& memory,
+BucketedStrategy::BucketedStrategy(const UnitList& units, FlatLayout layout, const kernels::Place& place,
                                    comm::Communicator* shard_group, const StrategyOptions& options, bool early)
     : options_(options),
-      context_{memory},
+      context_(kernels::context_of(place)),
       parameters_(parameters_of(units)),
       layout_(std::move(layout)),
       shard_group_(shard_group),
@@ -88,6 +90,11 @@ size_t BucketedStrategy::index_of(const Parameter& parameter) const {
   return static_cast<size_t>(found - parameters_.begin());
 }
 
+void BucketedStrategy::put(const Tensor& values, const Tensor& out) {
+  if (values.dtype() == out.dtype()) return kernels::copy(context_, values, out);
+  kernels::convert(context_, values, out);
+}
+
 void BucketedStrategy::gather_held(size_t index, const Tensor& held_tensor, const Tensor& out) {
   const FlatLayout::Place& place = layout_.places[index];
   const FlatRange range = held(place.bucket);
@@ -98,19 +105,22 @@ void BucketedStrategy::gather_held(size_t index, const Tensor& held_tensor, cons
 
 void BucketedStrategy::gather_moment(const Parameter& parameter, const Tensor& moment, const Tensor& out) {
   const size_t index = index_of(parameter);
-  if (parameter.frozen) return out.zero();
+  if (parameter.frozen) return kernels::zero(context_, out);
   const int64_t count =
       shard_group_ == nullptr ? layout_.places[index].count : part_of(layout_, index, shard_group_->rank()).count();
   gather_parts(index, moment.slice(count == 0 ? 0 : state_offset_[index], {count}), out);
 }
 
 void BucketedStrategy::gather_parts(size_t index, const Tensor& mine, const Tensor& out) {
-  if (shard_group_ == nullptr) return out.copy_from(mine);
+  if (shard_group_ == nullptr) return put(mine, out);
   std::vector<size_t> counts;
   for (int r = 0; r < shard_group_->size(); ++r) {
     counts.push_back(static_cast<size_t>(part_of(layout_, index, r).count()));
   }
-  shard_group_->all_gather(mine, out, counts, {.tag = "zero.whole"}).wait();
+  const Tensor whole =
+      mine.dtype() == DType::F32 ? out : Tensor::empty(out.shape(), mine.dtype(), context_.memory, Category::Other);
+  shard_group_->all_gather(mine, whole, counts, call_options(context_, "zero.whole")).wait();
+  if (mine.dtype() != DType::F32) kernels::convert(context_, whole, out);
 }
 
 }  // namespace sixfold::parallel

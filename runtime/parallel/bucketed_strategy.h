@@ -29,8 +29,8 @@ class BucketedStrategy : public Strategy {
 
  protected:
   /// `shard_group`: see Strategy::shard_group(). early: buckets start as soon as they are complete, not after backward.
-  BucketedStrategy(const UnitList& units, FlatLayout layout, Memory& memory, comm::Communicator* shard_group,
-                   const StrategyOptions& options, bool early);
+  BucketedStrategy(const UnitList& units, FlatLayout layout, const kernels::Place& place,
+                   comm::Communicator* shard_group, const StrategyOptions& options, bool early);
 
   virtual void clear_gradients() = 0;
   virtual void prepare_backward(const Unit&) {}
@@ -46,6 +46,8 @@ class BucketedStrategy : public Strategy {
   /// out = parameter `index` from what the ranks of the shard group hold of its bucket: `held` is this rank's, from the
   /// first element of held(bucket) on. Collective over the shard group.
   void gather_held(size_t index, const Tensor& held, const Tensor& out);
+  /// out (f32) = values, of either dtype that parameters have.
+  void put(const Tensor& values, const Tensor& out);
   size_t index_of(const Parameter& parameter) const;
   bool is_last(int micro_batch) const { return micro_batch == num_micro_batches_ - 1; }
   /// Whose backward is under way; -1: none yet in this step.

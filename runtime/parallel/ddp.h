@@ -23,9 +23,9 @@ namespace sixfold::parallel {
 
 class Ddp final : public BucketedStrategy {
  public:
-  /// Places the parameters of `units` in buffers taken from `memory`; values and gradients start as 0. `group` is the
+  /// Places the parameters of `units` in buffers of `place`; values and gradients start as 0. `group` is the
   /// data-parallel group; it, the units and the memory outlive the Ddp. The same arguments on all ranks of the group.
-  Ddp(const UnitList& units, Memory& memory, comm::Communicator& group, const StrategyOptions& options);
+  Ddp(const UnitList& units, const kernels::Place& place, comm::Communicator& group, const StrategyOptions& options);
 
   void load_values(const std::function<void(Parameter&)>& fill) override { values_.load(group_, fill); }
   void before_forward(Unit&, int) override {}

@@ -20,6 +20,21 @@ uint64_t key_of(uint64_t seed, std::string_view name) {
   return key;
 }
 
+/// The values of parameter.value, which is of the local shape.
+void fill(const Parameter& parameter, uint64_t seed, const Tensor& floats) {
+  float* data = floats.data<float>();
+  if (parameter.init.std == 0) {
+    std::fill(data, data + floats.numel(), parameter.init.constant);
+    return;
+  }
+  NormalSequence normal(seed, parameter.name);
+  const int64_t num_real = numel(parameter.file_shape());  // padding comes last
+  for (int64_t i = 0; i < floats.numel(); ++i) {
+    const int64_t global = parameter.shard.global_index(parameter.full_shape, i);
+    data[i] = global < num_real ? static_cast<float>(double{parameter.init.std} * normal.at(global)) : 0.0f;
+  }
+}
+
 }  // namespace
 
 NormalSequence::NormalSequence(uint64_t seed, std::string_view parameter_name) : key_(key_of(seed, parameter_name)) {}
@@ -39,21 +54,13 @@ double NormalSequence::at(int64_t index) {
   return values_[index % 4];
 }
 
-void initialize(Parameter& parameter, uint64_t seed) {
+void initialize(const kernels::Place& place, Parameter& parameter, uint64_t seed) {
   const Tensor& value = parameter.value;
   SIXFOLD_CHECK(value.shape() == parameter.local_shape(), parameter.name + ": " + to_string(value.shape()) +
                                                               " in place of " + to_string(parameter.local_shape()));
-  float* data = value.data<float>();
-  if (parameter.init.std == 0) {
-    std::fill(data, data + value.numel(), parameter.init.constant);
-    return;
-  }
-  NormalSequence normal(seed, parameter.name);
-  const int64_t num_real = numel(parameter.file_shape());  // padding comes last
-  for (int64_t i = 0; i < value.numel(); ++i) {
-    const int64_t global = parameter.shard.global_index(parameter.full_shape, i);
-    data[i] = global < num_real ? static_cast<float>(double{parameter.init.std} * normal.at(global)) : 0.0f;
-  }
+  const Tensor floats = Tensor::of_host(value.shape(), DType::F32);
+  fill(parameter, seed, floats);
+  kernels::floats_from_host(place, floats, value);
 }
 
 }  // namespace sixfold::parallel

@@ -22,7 +22,8 @@ class NormalSequence {
   double values_[4] = {};
 };
 
-/// Fills parameter.value (defined, of the local shape) as parameter.init says. Local: no rank needs another.
-void initialize(Parameter& parameter, uint64_t seed);
+/// Fills parameter.value (defined, of the local shape, in `place`) as parameter.init says. Local: no rank
+/// needs another.
+void initialize(const kernels::Place& place, Parameter& parameter, uint64_t seed);
 
 }  // namespace sixfold::parallel

@@ -1,7 +1,10 @@
 #include "runtime/parallel/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+
+#include "runtime/parallel/call_options.h"
 
 namespace sixfold::parallel {
 
@@ -17,17 +20,17 @@ constexpr int64_t kHeaderLength = kMaxDims + 2;
 constexpr int kActivationLane = 0, kGradientLane = 1;
 
 /// What evaluation sends has a tag of its own, so that the bytes of steps can be told.
-comm::Options options_of(Kind kind, bool training) {
+comm::Options options_of(const kernels::Context& context, Kind kind, bool training) {
   const bool activation = kind == Kind::SendActivation || kind == Kind::RecvActivation;
-  comm::Options options;
-  options.tag = !activation ? "pp.gradient" : training ? "pp.activation" : "pp.activation.eval";
+  comm::Options options = call_options(context, !activation ? "pp.gradient"
+                                                : training  ? "pp.activation"
+                                                            : "pp.activation.eval");
   options.lane = activation ? kActivationLane : kGradientLane;
   return options;
 }
 
-comm::Options header_options() {
-  comm::Options options;
-  options.tag = "pp.shape";
+comm::Options header_options(const kernels::Context& context) {
+  comm::Options options = call_options(context, "pp.shape");
   options.lane = kActivationLane;
   return options;
 }
@@ -70,10 +73,15 @@ Pipeline::Pipeline(PipelineParts parts)
 
 PipelineRun Pipeline::run(std::span<const Action> actions, std::span<const MicroBatch> batches,
                           const LossScale& loss_scale) {
-  double loss = 0;
-  PipelineRun run = execute({actions, batches, loss_scale, nullptr,
-                             [&](const Tensor& y) { loss += static_cast<double>(y.data<float>()[0]); }});
-  run.loss = loss;
+  // Kept until all is done, since a GPU is behind the calls of its kernels.
+  const auto capacity = static_cast<int64_t>(batches.size());
+  const Tensor losses = Tensor::empty({capacity}, DType::F32, parts_.context.memory, Category::Other);
+  int64_t count = 0;
+  PipelineRun run = execute({actions, batches, loss_scale, nullptr, [&](const Tensor& y) {
+                               kernels::copy(parts_.context, y, losses.slice(count++, {1}));
+                             }});
+  const Tensor on_host = kernels::on_host(parts_.context, losses);
+  for (int64_t i = 0; i < count; ++i) run.loss += static_cast<double>(on_host.data<float>()[i]);
   return run;
 }
 
@@ -84,11 +92,13 @@ Tensor Pipeline::infer(const MicroBatch& batch, const std::function<Tensor(const
   pipeline.num_stages = num_stages_;
   pipeline.virtual_stages = virtual_stages();
   const PipelineSchedule schedule = forward_schedule(pipeline);
-  Tensor result = Tensor::empty(shape, DType::F32, parts_.context.memory, Category::Activations);
+  Tensor result = Tensor::empty(shape, parts_.context.dtype, parts_.context.memory, Category::Activations);
   execute({schedule[static_cast<size_t>(stage_)], {&batch, 1}, nullptr, last, [&](const Tensor& y) {
-             result.copy_from(y);
+             kernels::copy(parts_.context, y, result);
            }});
-  if (num_stages_ > 1) parts_.group->broadcast(result, num_stages_ - 1, {.tag = "pp.result"}).wait();
+  if (num_stages_ > 1) {
+    parts_.group->broadcast(result, num_stages_ - 1, call_options(parts_.context, "pp.result")).wait();
+  }
   return result;
 }
 
@@ -180,7 +190,7 @@ bool Pipeline::backward(const Action& action, const Action* next) {
   };
   Tensor dy;
   if (is_last_part(action.chunk)) {
-    dy = Tensor::empty({1}, DType::F32, parts_.context.memory, Category::Activations);
+    dy = Tensor::of_host({1}, DType::F32);
     dy.data<float>()[0] = job_.loss_scale();
   } else {
     dy = take(gradients_, action);
@@ -237,8 +247,9 @@ void Pipeline::post(Lane& lane) {
   const int64_t first = shape[0] * num_tokens(action);
   SIXFOLD_CHECK_EQ(first % announced.tokens, 0, to_string(action) + ": rows in proportion to tokens");
   shape[0] = first / announced.tokens;
-  lane.tensor = Tensor::empty(shape, DType::F32, parts_.context.memory, Category::Activations);
-  lane.work = parts_.group->recv(lane.tensor, action.peer, options_of(action.kind, batch_of(action).training));
+  lane.tensor = Tensor::empty(shape, parts_.context.dtype, parts_.context.memory, Category::Activations);
+  lane.work =
+      parts_.group->recv(lane.tensor, action.peer, options_of(parts_.context, action.kind, batch_of(action).training));
   lane.posted = true;
 }
 
@@ -258,8 +269,9 @@ Tensor Pipeline::receive(const Action& action) {
 void Pipeline::receive_shape(const Action& action) {
   SIXFOLD_CHECK(action.kind == Kind::RecvActivation, to_string(action) + ": before its activation was sent");
   const Tensor header = Tensor::empty({kHeaderLength}, DType::I64, parts_.context.memory, Category::Other);
-  parts_.group->recv(header, action.peer, header_options()).wait();
-  const int64_t* values = header.data<int64_t>();
+  parts_.group->recv(header, action.peer, header_options(parts_.context)).wait();
+  const Tensor on_host = kernels::on_host(parts_.context, header);
+  const int64_t* values = on_host.data<int64_t>();
   inputs_[shape_key(action)] = {Shape(values + 2, values + 2 + values[1]), values[0]};
 }
 
@@ -267,12 +279,11 @@ void Pipeline::send_shape(const Action& action, const Tensor& tensor) {
   const Shape& shape = tensor.shape();
   SIXFOLD_CHECK_LE(size_t{1}, shape.size(), to_string(action) + ": dims");
   SIXFOLD_CHECK_LE(shape.size(), kMaxDims, to_string(action) + ": dims");
-  const Tensor header = Tensor::zeros({kHeaderLength}, DType::I64, parts_.context.memory, Category::Other);
-  int64_t* values = header.data<int64_t>();
-  values[0] = num_tokens(action);
-  values[1] = static_cast<int64_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), values + 2);
-  sent_shapes_.push_back({header, parts_.group->send(header, action.peer, header_options())});
+  std::array<int64_t, kHeaderLength> values{num_tokens(action), static_cast<int64_t>(shape.size())};
+  std::copy(shape.begin(), shape.end(), values.begin() + 2);
+  const Tensor header = Tensor::empty({kHeaderLength}, DType::I64, parts_.context.memory, Category::Other);
+  kernels::from_host(parts_.context, Tensor::view(values.data(), {kHeaderLength}, DType::I64), header);
+  sent_shapes_.push_back({header, parts_.group->send(header, action.peer, header_options(parts_.context))});
   outputs_[shape_key(action)] = {shape, num_tokens(action)};
 }
 
@@ -280,7 +291,8 @@ void Pipeline::send(const Action& action, const Tensor& tensor) {
   if (action.kind == Kind::SendActivation && outputs_.count(shape_key(action)) == 0) send_shape(action, tensor);
   Sent& sent = sent_[{action.peer, action.kind}];
   sent.work.wait();
-  sent = {tensor, parts_.group->send(tensor, action.peer, options_of(action.kind, batch_of(action).training))};
+  sent = {tensor,
+          parts_.group->send(tensor, action.peer, options_of(parts_.context, action.kind, batch_of(action).training))};
 }
 
 }  // namespace sixfold::parallel

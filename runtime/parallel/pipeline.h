@@ -60,7 +60,7 @@ class Pipeline {
   /// When it returns, all that was sent has left. Collective over the stages.
   PipelineRun run(std::span<const Action> actions, std::span<const MicroBatch> batches, const LossScale& loss_scale);
 
-  /// One forward with `last` in place of the model's last unit: its result, f32 of `shape`, on every stage
+  /// One forward with `last` in place of the model's last unit: its result, of `shape`, on every stage
   /// ("pp.result"). batch.training is false. Collective over the stages.
   Tensor infer(const MicroBatch& batch, const std::function<Tensor(const Tensor& x)>& last, const Shape& shape);
 

@@ -5,16 +5,18 @@
 //   channels    [R p, N, C/N]     p tensors a row, each cut in N      <-> [N, R p, C/N]
 #include "runtime/parallel/region_ops.h"
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
 namespace {
 
-/// An f32 temporary that peers can reach.
+/// A temporary of activations that peers can reach.
 Tensor travelling(const Region& region, Shape shape) {
-  return Tensor::empty(std::move(shape), DType::F32, region.context.memory, Category::Communication);
+  return Tensor::empty(std::move(shape), region.context.dtype, region.context.memory, Category::Communication);
 }
 Tensor result(const Region& region, Shape shape) {
-  return Tensor::empty(std::move(shape), DType::F32, region.context.memory, Category::Activations);
+  return Tensor::empty(std::move(shape), region.context.dtype, region.context.memory, Category::Activations);
 }
 
 int64_t share(const Region& region, int64_t length, const char* what) {
@@ -32,7 +34,7 @@ Tensor packed(const Region& region, const Tensor& x, int64_t a, int64_t b) {
 
 Arriving all_reduce(const Region& region, const Tensor& x) {
   if (region.size() == 1) return Arriving(x);
-  const comm::Work work = region.group->all_reduce(x, x, ReduceOp::Sum, {.tag = region.tag});
+  const comm::Work work = region.group->all_reduce(x, x, ReduceOp::Sum, call_options(region.context, region.tag));
   return Arriving(region.context, work, x, x, {}, x);
 }
 
@@ -43,7 +45,7 @@ Arriving gather_positions(const Region& region, const Tensor& x) {
   const Tensor value = result(region, {x.dim(0) * n, x.dim(1)});
   const bool in_order = b == 1;
   const Tensor received = in_order ? value : travelling(region, {n, b, x.numel() / b});
-  const comm::Work work = region.group->all_gather(x, received, {.tag = region.tag});
+  const comm::Work work = region.group->all_gather(x, received, call_options(region.context, region.tag));
   return Arriving(region.context, work, x, received, in_order ? Tensor() : value.reshape({b, n, x.numel() / b}), value);
 }
 
@@ -54,7 +56,8 @@ Arriving scatter_positions(const Region& region, const Tensor& x) {
   const int64_t rows = share(region, x.dim(0) / b, "positions") * b;
   const Tensor sent = b == 1 ? x : packed(region, x, b, region.size());
   const Tensor value = result(region, {rows, x.dim(1)});
-  const comm::Work work = region.group->reduce_scatter(sent, value, ReduceOp::Sum, {.tag = region.tag});
+  const comm::Work work =
+      region.group->reduce_scatter(sent, value, ReduceOp::Sum, call_options(region.context, region.tag));
   return Arriving(region.context, work, sent, value, {}, value);
 }
 
@@ -63,7 +66,7 @@ Arriving gather_channels(const Region& region, const Tensor& x) {
   const int64_t n = region.size(), rows = x.dim(0), channels = x.dim(1);
   const Tensor value = result(region, {rows, channels * n});
   const Tensor received = travelling(region, {n, rows, channels});
-  const comm::Work work = region.group->all_gather(x, received, {.tag = region.tag});
+  const comm::Work work = region.group->all_gather(x, received, call_options(region.context, region.tag));
   return Arriving(region.context, work, x, received, value.reshape({rows, n, channels}), value);
 }
 
@@ -82,7 +85,7 @@ Arriving to_channels(const Region& region, const Tensor& x, int64_t num_tensors)
   const Tensor sent = packed(region, x, rows * num_tensors, n);
   const Tensor value = result(region, {rows * n, channels});
   const Tensor received = travelling(region, {n, b, rows / b * channels});
-  const comm::Work work = region.group->all_to_all(sent, received, {.tag = region.tag});
+  const comm::Work work = region.group->all_to_all(sent, received, call_options(region.context, region.tag));
   return Arriving(region.context, work, sent, received, value.reshape({b, n, rows / b * channels}), value);
 }
 
@@ -94,7 +97,7 @@ Arriving to_positions(const Region& region, const Tensor& x, int64_t num_tensors
   const Tensor sent = packed(region, x, b, n);
   const Tensor value = result(region, {rows, x.dim(1) * n});
   const Tensor received = travelling(region, {n, rows * num_tensors, channels});
-  const comm::Work work = region.group->all_to_all(sent, received, {.tag = region.tag});
+  const comm::Work work = region.group->all_to_all(sent, received, call_options(region.context, region.tag));
   return Arriving(region.context, work, sent, received, value.reshape({rows * num_tensors, n, channels}), value);
 }
 

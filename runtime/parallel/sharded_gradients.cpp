@@ -1,5 +1,6 @@
 #include "runtime/parallel/sharded_gradients.h"
 
+#include "runtime/parallel/call_options.h"
 #include "runtime/parallel/wire.h"
 
 namespace sixfold::parallel {
@@ -17,19 +18,21 @@ ShardedGradients::ShardedGradients(const std::vector<Parameter*>& parameters, co
       attached_(layout.buckets.size()) {
   SIXFOLD_CHECK_LE(0, options.max_travelling, "buckets of gradients under way");
   for (const BucketLayout& bucket : layout.buckets) {
-    shards_.push_back(Tensor::zeros({bucket.piece_count}, DType::F32, context.memory, Category::Gradients));
+    shards_.push_back(
+        kernels::zeros(context, {bucket.piece_count}, DType::F32, Category::Gradients));
   }
 }
 
 void ShardedGradients::clear() {
-  for (const Tensor& shard : shards_) shard.zero();
+  for (const Tensor& shard : shards_) kernels::zero(context_, shard);
 }
 
 void ShardedGradients::attach(const std::vector<size_t>& buckets) {
   for (size_t b : buckets) {
     if (attached_[b].defined()) continue;
     const BucketLayout& bucket = layout_.buckets[b];
-    attached_[b] = Tensor::zeros({bucket.padded_count}, DType::F32, context_.memory, Category::Gradients);
+    attached_[b] =
+        kernels::zeros(context_, {bucket.padded_count}, DType::F32, Category::Gradients);
     view_bucket(parameters_, bucket, attached_[b], &Parameter::grad);
   }
 }
@@ -42,7 +45,8 @@ void ShardedGradients::start(size_t bucket, bool last) {
   view_bucket(parameters_, layout_.buckets[bucket], {}, &Parameter::grad);
   comm::Communicator& group = groups_.shards();
   const int64_t count = layout_.buckets[bucket].piece_count;
-  comm::Work work = group.reduce_scatter(wire, wire.slice(group.rank() * count, {count}), ReduceOp::Sum, {.tag = tag_});
+  comm::Work work = group.reduce_scatter(wire, wire.slice(group.rank() * count, {count}), ReduceOp::Sum,
+                                         call_options(context_, tag_));
   travelling_.push_back({bucket, last, wire, std::move(work)});
   if (max_travelling_ == 0) finish_oldest();
 }
@@ -58,7 +62,7 @@ void ShardedGradients::finish_oldest() {
 
 void ShardedGradients::start_across_nodes(size_t bucket) {
   const Tensor wire = to_wire(context_, shards_[bucket], grad_dtype_);
-  comm::Work work = groups_.replicas()->all_reduce(wire, wire, ReduceOp::Sum, {.tag = "hsdp.grads"});
+  comm::Work work = groups_.replicas()->all_reduce(wire, wire, ReduceOp::Sum, call_options(context_, "hsdp.grads"));
   across_nodes_.push_back({bucket, wire, std::move(work)});
 }
 

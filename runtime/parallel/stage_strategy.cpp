@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
-StageStrategy::StageStrategy(const StageUnits& units, Memory& memory, comm::Communicator& pp_group,
+StageStrategy::StageStrategy(const StageUnits& units, const kernels::Place& place, comm::Communicator& pp_group,
                              comm::Communicator& dp_group, const StrategyOptions& options)
-    : units_(units), pp_group_(pp_group) {
+    : units_(units), context_(kernels::context_of(place)), pp_group_(pp_group) {
   SIXFOLD_CHECK_EQ(pp_group.size(), units.num_stages(), "stages of the pipeline");
   int64_t state_offset = 0;
   for (const StageUnits::Part& part : units.parts()) {
-    auto strategy = make_strategy(part.units, memory, dp_group, options);
+    auto strategy = make_strategy(part.units, place, dp_group, options);
     const int64_t count = strategy->state_elements();
     parts_.push_back({std::move(strategy), part.tied, state_offset});
     state_offset += count;
@@ -67,7 +69,8 @@ std::vector<comm::Work> StageStrategy::start_tied_sums() {
   std::vector<comm::Work> sums;
   for (const Parameter* parameter : units_.tied()) {
     if (parameter->frozen) continue;
-    sums.push_back(tied_group_->all_reduce(parameter->grad, parameter->grad, ReduceOp::Sum, {.tag = "pp.tied"}));
+    sums.push_back(
+        tied_group_->all_reduce(parameter->grad, parameter->grad, ReduceOp::Sum, call_options(context_, "pp.tied")));
   }
   return sums;
 }
@@ -109,7 +112,7 @@ void StageStrategy::gather(const Parameter& parameter, const Tensor& out,
                            const std::function<void(Part&)>& gather_part) {
   const int owner = units_.stage_of(parameter);
   if (owner == units_.stage()) gather_part(parts_[static_cast<size_t>(units_.part_of(parameter))]);
-  if (pp_group_.size() > 1) pp_group_.broadcast(out, owner, {.tag = "pp.whole"}).wait();
+  if (pp_group_.size() > 1) pp_group_.broadcast(out, owner, call_options(context_, "pp.whole")).wait();
 }
 
 void StageStrategy::gather_value(const Parameter& parameter, const Tensor& out) {

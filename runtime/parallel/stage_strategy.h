@@ -22,8 +22,8 @@ class StageStrategy final : public Strategy {
  public:
   /// `dp_group` are the data-parallel ranks of this stage, `pp_group` the stages, in order. All arguments but `options`
   /// outlive this. Collective over both, with the same options on all ranks. Throws ConfigError as make_strategy.
-  StageStrategy(const StageUnits& units, Memory& memory, comm::Communicator& pp_group, comm::Communicator& dp_group,
-                const StrategyOptions& options);
+  StageStrategy(const StageUnits& units, const kernels::Place& place, comm::Communicator& pp_group,
+                comm::Communicator& dp_group, const StrategyOptions& options);
 
   /// `fill` is called on the first rank of each stage's dp_group, for the stage's parameters; what it writes to a tied
   /// weight is the same on both stages.
@@ -58,6 +58,7 @@ class StageStrategy final : public Strategy {
   std::vector<comm::Work> start_tied_sums();
 
   const StageUnits& units_;
+  kernels::Context context_;
   comm::Communicator& pp_group_;
   std::optional<comm::Communicator> tied_group_;  // the two stages that have the tied weights
   std::vector<Part> parts_;

@@ -31,14 +31,14 @@ std::string strategy_name(const StrategyOptions& options) {
   return options.hsdp ? "hsdp (" + name + ")" : name;
 }
 
-std::unique_ptr<Strategy> make_strategy(const UnitList& units, Memory& memory, comm::Communicator& group,
+std::unique_ptr<Strategy> make_strategy(const UnitList& units, const kernels::Place& place, comm::Communicator& group,
                                         const StrategyOptions& options) {
   check_strategy(options, group.topology());
-  if (options.zero == 0) return std::make_unique<Ddp>(units, memory, group, options);
-  if (options.zero == 1) return std::make_unique<Zero1>(units, memory, group, options);
+  if (options.zero == 0) return std::make_unique<Ddp>(units, place, group, options);
+  if (options.zero == 1) return std::make_unique<Zero1>(units, place, group, options);
   auto groups = std::make_unique<ShardGroups>(group, options.hsdp);
-  if (options.zero == 2) return std::make_unique<Zero2>(units, memory, std::move(groups), options);
-  return std::make_unique<Zero3>(units, memory, std::move(groups), options);
+  if (options.zero == 2) return std::make_unique<Zero2>(units, place, std::move(groups), options);
+  return std::make_unique<Zero3>(units, place, std::move(groups), options);
 }
 
 }  // namespace sixfold::parallel

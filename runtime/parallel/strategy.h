@@ -45,8 +45,8 @@ namespace sixfold::parallel {
 /// sums over. Padding and frozen parameters are in none. The order of a rank's segments does not depend on the buckets,
 /// and neither does the cutting where a rank holds whole parameters: then there is one a parameter.
 struct UpdateSegment {
-  Tensor value;  // [n]
-  Tensor grad;   // [n], summed over the global batch
+  Tensor value;  // [n], f32 or bf16
+  Tensor grad;   // [n], f32, summed over the global batch
   bool decay = false;
   int64_t state_offset = 0;  // where this segment's optimizer state starts, in elements of state_elements()
   bool replicated = false;   // not cut by tensor parallelism: every rank of that group has the same
@@ -59,12 +59,13 @@ struct StrategyOptions {
   /// Communication goes on while units compute. Without: DDP and ZeRO-1 reduce after backward, ZeRO-2 and 3 wait for
   /// every operation where they start it.
   bool overlap = true;
-  bool deterministic = false;     // reduce each micro-batch in rank order into an accumulator
-  int zero = 0;                   // stage: 0 (DDP), 1, 2, 3
-  bool hsdp = false;              // stages 2 and 3: shards within a node, replicas across nodes
-  int prefetch = 1;               // ZeRO-3: units gathered ahead of the one that computes
-  DType grad_dtype = DType::F32;  // what gradients travel as: f32 or bf16
-  int max_travelling = 2;         // ZeRO-2 and 3: buckets of gradients under way, each with a buffer of its own
+  bool deterministic = false;      // reduce each micro-batch in rank order into an accumulator
+  int zero = 0;                    // stage: 0 (DDP), 1, 2, 3
+  bool hsdp = false;               // stages 2 and 3: shards within a node, replicas across nodes
+  int prefetch = 1;                // ZeRO-3: units gathered ahead of the one that computes
+  DType grad_dtype = DType::F32;   // what gradients travel as: f32 or bf16
+  DType param_dtype = DType::F32;  // of parameters, as kernels read them: f32 or, on a GPU, bf16; gradients are f32
+  int max_travelling = 2;          // ZeRO-2 and 3: buckets of gradients under way, each with a buffer of its own
 };
 
 class Strategy {
@@ -94,7 +95,7 @@ class Strategy {
   virtual comm::Communicator* shard_group() = 0;
   /// Elements of optimizer state that this rank keeps per moment.
   virtual int64_t state_elements() const = 0;
-  /// Copies the whole parameter (local to its tensor-parallel shard) to `out`, of the parameter's local shape.
+  /// Copies the whole parameter (local to its tensor-parallel shard) to `out`, f32 of the parameter's local shape.
   /// Collective; shards travel as "zero.whole".
   virtual void gather_value(const Parameter& parameter, const Tensor& out) = 0;
   /// As gather_value, of the gradient between finish_gradients() and the next begin_step(). Frozen: 0.
@@ -103,10 +104,10 @@ class Strategy {
   virtual void gather_moment(const Parameter& parameter, const Tensor& moment, const Tensor& out) = 0;
 };
 
-/// The strategy that the options name, with the parameters of `units` placed in buffers from `memory`, all 0. `group`
-/// is the data-parallel group; it, the units and the memory outlive the strategy. Collective, with the same arguments
+/// The strategy that the options name, with the parameters of `units` placed in buffers of `place`, all 0. `group`
+/// is the data-parallel group; it, the units and the place outlive the strategy. Collective, with the same arguments
 /// on all ranks of the group. Throws ConfigError for options that do not fit together or the group (check_strategy).
-std::unique_ptr<Strategy> make_strategy(const UnitList& units, Memory& memory, comm::Communicator& group,
+std::unique_ptr<Strategy> make_strategy(const UnitList& units, const kernels::Place& place, comm::Communicator& group,
                                         const StrategyOptions& options);
 
 /// Throws ConfigError, naming flag, value and allowed values, for options that cannot be on ranks laid out like

@@ -1,5 +1,7 @@
 #include "runtime/parallel/tp_layers.h"
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
 namespace {
@@ -66,6 +68,9 @@ void report_ready(Parameter& parameter, const GradientReady& ready) {
 }
 
 Tensor activation(kernels::Context& context, Shape shape) {
+  return Tensor::empty(std::move(shape), context.dtype, context.memory, Category::Activations);
+}
+Tensor f32_activation(kernels::Context& context, Shape shape) {
   return Tensor::empty(std::move(shape), DType::F32, context.memory, Category::Activations);
 }
 
@@ -143,7 +148,7 @@ VocabParallelEmbedding::VocabParallelEmbedding(const std::string& name, int64_t 
 
 Tensor VocabParallelEmbedding::forward(kernels::Context& context, const MicroBatch& batch) const {
   Tensor y = activation(context, {batch.tokens.numel(), weight_.value.dim(1)});
-  kernels::token_embedding_forward(context, batch.tokens, weight_.value, vocab_begin(weight_), y);
+  kernels::token_embedding_forward(context, batch.kernel_tokens(), weight_.value, vocab_begin(weight_), y);
   return tp_.leave(tp_.region(context, batch, "tp.embedding"), batch, y).wait();
 }
 
@@ -151,7 +156,7 @@ void VocabParallelEmbedding::backward_weights(kernels::Context& context, const M
                                               const Tensor& dy) const {
   const Tensor dy_of_all = tp_.leave_backward(tp_.region(context, batch, "tp.embedding.grad"), batch, dy).wait();
   if (weight_.frozen) return;
-  kernels::token_embedding_backward(context, batch.tokens, dy_of_all, vocab_begin(weight_), weight_.grad);
+  kernels::token_embedding_backward(context, batch.kernel_tokens(), dy_of_all, vocab_begin(weight_), weight_.grad);
 }
 
 // ---- Logits and cross-entropy --------------------------------------------------------------------------------------
@@ -168,21 +173,24 @@ Tensor VocabParallelLogits::whole_logits(kernels::Context& context, const Tensor
   return GatherChannels::forward(tp_.region(context, batch, "tp.logits"), forward(context, x, batch)).wait();
 }
 
-double VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch,
+Tensor VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch,
                                  Statistics& statistics) const {
   const int64_t begin = vocab_begin(weight_);
   // The maximum has no conjugate, since the loss does not depend on it; and gradients take the sums from all ranks.
   const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
     const Region region = tp_.region(context, batch, "tp.loss");
-    if (region.group != nullptr) region.group->all_reduce(x, x, op, {.tag = region.tag}).wait();
+    if (region.group != nullptr) region.group->all_reduce(x, x, op, call_options(context, region.tag)).wait();
   };
-  statistics.row_max = activation(context, {logits.dim(0)});
-  statistics.sums = activation(context, {logits.dim(0), 2});
+  statistics.row_max = f32_activation(context, {logits.dim(0)});
+  statistics.sums = f32_activation(context, {logits.dim(0), 2});
   kernels::cross_entropy_max(context, logits, begin, vocab_size_, statistics.row_max);
   over_ranks(statistics.row_max, ReduceOp::Max);
-  kernels::cross_entropy_sum(context, logits, batch.targets, begin, vocab_size_, statistics.row_max, statistics.sums);
+  kernels::cross_entropy_sum(context, logits, batch.kernel_targets(), begin, vocab_size_, statistics.row_max,
+                             statistics.sums);
   over_ranks(statistics.sums, ReduceOp::Sum);
-  return kernels::cross_entropy_loss(context, batch.targets, statistics.sums);
+  Tensor loss = f32_activation(context, {1});
+  kernels::cross_entropy_loss(context, batch.kernel_targets(), statistics.sums, loss);
+  return loss;
 }
 
 void VocabParallelLogits::loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics,

@@ -88,6 +88,8 @@ void report_ready(Parameter& parameter, const GradientReady& ready);
 
 /// An f32 temporary of a forward or backward pass, content unspecified.
 Tensor activation(kernels::Context& context, Shape shape);
+/// The same in f32, whatever the context says: for statistics, which activations of 16 bits keep in full.
+Tensor f32_activation(kernels::Context& context, Shape shape);
 
 /// What both linears share: weight [in, out] (GPT-2's Conv1D layout), bias [out], and the work on this rank's piece.
 /// `tag` names what the layer communicates: "TAG_in", "TAG_out" and, of gradients, "TAG_in.grad", "TAG_out.grad".
@@ -187,8 +189,8 @@ class VocabParallelLogits {
   Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
   /// logits [rows, V] of x [rows, C], which every rank has: for sampling ("tp.logits").
   Tensor whole_logits(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
-  /// The sum of the losses of the valid targets of the micro-batch, the same on every rank.
-  double loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch, Statistics& statistics) const;
+  /// f32 [1]: the sum of the losses of the valid targets of the micro-batch, the same on every rank.
+  Tensor loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch, Statistics& statistics) const;
   /// Turns the logits into their gradient, in place, for a loss that counts each valid target `scale` times.
   void loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics, float scale,
                      const Tensor& logits) const;

@@ -20,7 +20,7 @@ Tensor UlyssesAttention::forward(kernels::Context& context, const Tensor& qkv, c
   const int64_t heads = num_heads_ / region_in.size(), seq_len = batch.seq_len * region_in.size();
   kept.qkv = ToChannels::forward(region_in, qkv, 3).wait();
   kept.out = activation(context, {kept.qkv.dim(0), kept.qkv.dim(1) / 3});
-  kept.lse = activation(context, {batch.num_rows(), heads, seq_len});
+  kept.lse = f32_activation(context, {batch.num_rows(), heads, seq_len});
   kernels::attention_forward(context, kept.qkv, seq_len, heads, kept.out, kept.lse);
   return ToPositions::forward(region(context, batch, "sp.out"), kept.out, 1).wait();
 }

@@ -36,7 +36,7 @@ struct Parameter {
   // Replicated over tensor-parallel ranks that have different positions (Megatron's sequence parallelism): each adds
   // the gradient of its own, and the sum over the group is meant (tp_gradients.h).
   bool partial = false;
-  Tensor value;  // f32, local shape; undefined while a strategy keeps it in shards
+  Tensor value;  // f32 or bf16, local shape; undefined while a strategy keeps it in shards
   Tensor grad;   // f32, local shape; units add, strategies clear; undefined while nobody adds
 
   Shape local_shape() const { return shard.local_shape(full_shape); }
@@ -50,8 +50,8 @@ struct Parameter {
 
 /// The rows that one forward and backward work on. Owned by the trainer, unchanged until its backward has ended.
 struct MicroBatch {
-  Tensor tokens;                      // i32 [R], R = num_rows * seq_len
-  Tensor targets;                     // i32 [R]; < 0: masked, no loss and no gradient
+  Tensor tokens;                      // i32 [R], R = num_rows * seq_len, on the CPU
+  Tensor targets;                     // i32 [R], there, too; < 0: masked, no loss and no gradient
   std::vector<int64_t> sample_index;  // [num_rows]: global sample of each row
   int64_t seq_len = 0;                // positions of a row on this rank
   int64_t seq_offset = 0;             // position of the first
@@ -60,7 +60,21 @@ struct MicroBatch {
   bool all_positions = false;  // every rank has all positions of its rows, whatever axis cuts sequences: sampling
 
   int64_t num_rows() const { return static_cast<int64_t>(sample_index.size()); }
-  kernels::TokenRows rows() const { return {sample_index.data(), num_rows(), seq_len, seq_offset, 0}; }
+
+  /// Where kernels read tokens, targets and samples: there, or copies on a GPU, which to_device() makes once all of the
+  /// above is set.
+  void to_device(kernels::Context& context);
+  const Tensor& kernel_tokens() const { return on_gpu_.tokens.defined() ? on_gpu_.tokens : tokens; }
+  const Tensor& kernel_targets() const { return on_gpu_.targets.defined() ? on_gpu_.targets : targets; }
+  kernels::TokenRows rows() const {
+    const int64_t* samples = on_gpu_.samples.defined() ? on_gpu_.samples.device_data<int64_t>() : sample_index.data();
+    return {samples, num_rows(), seq_len, seq_offset, 0};
+  }
+
+ private:
+  struct {
+    Tensor tokens, targets, samples;
+  } on_gpu_;
 };
 
 /// What a unit's forward keeps for its backward. Belongs to one micro-batch, so several can be in flight; only the unit
@@ -87,9 +101,9 @@ class Unit {
   /// The output for input x. First unit: x is undefined, tokens come from the micro-batch. Last unit: returns f32 [1],
   /// the sum of the losses of the valid targets.
   virtual Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) = 0;
-  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1], what each
-  /// token's loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use dy's
-  /// storage up.
+  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1] on the CPU, what
+  /// each token's loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use
+  /// dy's storage up.
   virtual Tensor backward_input(kernels::Context& context, const Tensor& dy, const MicroBatch& batch, Saved& saved) = 0;
   /// Adds the gradients of the parameters, calling ready(parameter) for each of its own; releases `saved`. Called after
   /// backward_input of the same micro-batch.

@@ -2,13 +2,16 @@
 
 #include <exception>
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
-WholeValues::WholeValues(const UnitList& units, const FlatLayout& layout, Memory& memory)
-    : parameters_(parameters_of(units)),
+WholeValues::WholeValues(const UnitList& units, const FlatLayout& layout, const kernels::Place& place, DType dtype)
+    : context_(kernels::context_of(place)),
+      parameters_(parameters_of(units)),
       layout_(layout),
       buckets_of_unit_(buckets_of_units(units, layout, BucketsFor::Values)),
-      values_(make_buckets(layout, memory, Category::Parameters)),
+      values_(make_buckets(layout, place, dtype, Category::Parameters)),
       arriving_(layout.buckets.size()) {
   for (size_t b = 0; b < values_.size(); ++b) {
     view_bucket(parameters_, layout_.buckets[b], values_[b], &Parameter::value);
@@ -30,7 +33,8 @@ void WholeValues::load(comm::Communicator& group, const std::function<void(Param
     for (Parameter* parameter : parameters_) fill(*parameter);
   }
   if (group.size() == 1) return;
-  for (size_t b = 0; b < values_.size(); ++b) expect(b, group.broadcast(values_[b], 0, {.tag = "dp.params"}));
+  for (size_t b = 0; b < values_.size(); ++b)
+    expect(b, group.broadcast(values_[b], 0, call_options(context_, "dp.params")));
   wait();
 }
 

@@ -11,7 +11,7 @@ namespace sixfold::parallel {
 class WholeValues {
  public:
   /// Places the values of all parameters of `units`, in Category::Parameters, 0 at first.
-  WholeValues(const UnitList& units, const FlatLayout& layout, Memory& memory);
+  WholeValues(const UnitList& units, const FlatLayout& layout, const kernels::Place& place, DType dtype);
   /// Waits for what is under way, unless the rank is failing.
   ~WholeValues();
 
@@ -32,6 +32,7 @@ class WholeValues {
  private:
   void wait_for_bucket(size_t bucket);
 
+  kernels::Context context_;
   std::vector<Parameter*> parameters_;
   const FlatLayout layout_;
   UnitBuckets buckets_of_unit_;

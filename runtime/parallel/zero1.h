@@ -20,7 +20,7 @@ namespace sixfold::parallel {
 class Zero1 final : public BucketedStrategy {
  public:
   /// As Ddp.
-  Zero1(const UnitList& units, Memory& memory, comm::Communicator& group, const StrategyOptions& options);
+  Zero1(const UnitList& units, const kernels::Place& place, comm::Communicator& group, const StrategyOptions& options);
 
   void load_values(const std::function<void(Parameter&)>& fill) override { values_.load(group_, fill); }
   void before_forward(Unit& unit, int) override { values_.wait_for(unit); }

@@ -23,7 +23,8 @@ namespace sixfold::parallel {
 class Zero2 final : public BucketedStrategy {
  public:
   /// As Ddp. `groups` as options.hsdp says.
-  Zero2(const UnitList& units, Memory& memory, std::unique_ptr<ShardGroups> groups, const StrategyOptions& options);
+  Zero2(const UnitList& units, const kernels::Place& place, std::unique_ptr<ShardGroups> groups,
+        const StrategyOptions& options);
 
   void load_values(const std::function<void(Parameter&)>& fill) override { values_.load(groups_->all(), fill); }
   void before_forward(Unit& unit, int) override { values_.wait_for(unit); }

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "runtime/parallel/call_options.h"
+
 namespace sixfold::parallel {
 
-Zero3::Zero3(const UnitList& units, Memory& memory, std::unique_ptr<ShardGroups> groups, const StrategyOptions& options)
-    : BucketedStrategy(units, layout_by_unit(units, groups->shards().size()), memory, &groups->shards(), options,
+Zero3::Zero3(const UnitList& units, const kernels::Place& place, std::unique_ptr<ShardGroups> groups,
+             const StrategyOptions& options)
+    : BucketedStrategy(units, layout_by_unit(units, groups->shards().size()), place, &groups->shards(), options,
                        /*early=*/true),
       units_(units),
       root_(root_bucket(units, layout_)),
@@ -16,7 +19,8 @@ Zero3::Zero3(const UnitList& units, Memory& memory, std::unique_ptr<ShardGroups>
       gathered_(layout_.buckets.size()),
       grads_(parameters_, layout_, *groups_, context_, options, "zero3.grads") {
   for (size_t b = 0; b < layout_.buckets.size(); ++b) {
-    shards_.push_back(Tensor::zeros({layout_.buckets[b].piece_count}, DType::F32, memory, Category::Parameters));
+    shards_.push_back(
+        kernels::zeros(place, {layout_.buckets[b].piece_count}, options.param_dtype, Category::Parameters));
     add_segments(b, held(b), shards_[b], grads_.shard(b));
   }
 }
@@ -25,14 +29,16 @@ void Zero3::load_values(const std::function<void(Parameter&)>& fill) {
   comm::Communicator& group = groups_->all();
   for (size_t b = 0; b < layout_.buckets.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
-    const Tensor whole = Tensor::zeros({bucket.padded_count}, DType::F32, context_.memory, Category::Parameters);
+    const Tensor whole = kernels::zeros(context_, {bucket.padded_count}, options_.param_dtype,
+                                        Category::Parameters);
     if (group.rank() == 0) {
       view_bucket(parameters_, bucket, whole, &Parameter::value);
       for (size_t i : bucket.parameters) fill(*parameters_[i]);
       view_bucket(parameters_, bucket, {}, &Parameter::value);
     }
-    group.broadcast(whole, 0, {.tag = "dp.params"}).wait();
-    shards_[b].copy_from(whole.slice(groups_->shards().rank() * bucket.piece_count, {bucket.piece_count}));
+    group.broadcast(whole, 0, call_options(context_, "dp.params")).wait();
+    kernels::copy(context_, whole.slice(groups_->shards().rank() * bucket.piece_count, {bucket.piece_count}),
+                  shards_[b]);
   }
 }
 
@@ -89,10 +95,10 @@ void Zero3::close(const Unit& unit) {
 void Zero3::start_gather(size_t bucket) {
   Gathered& gathered = gathered_[bucket];
   if (gathered.values.defined()) return;
-  gathered.values =
-      Tensor::empty({layout_.buckets[bucket].padded_count}, DType::F32, context_.memory, Category::Parameters);
+  gathered.values = Tensor::empty({layout_.buckets[bucket].padded_count}, options_.param_dtype, context_.memory,
+                                  Category::Parameters);
   gathered.work = gather_group_.all_gather(shards_[bucket], gathered.values,
-                                           {.tag = in_step_ ? "zero3.gather" : "zero3.gather.eval"});
+                                           call_options(context_, in_step_ ? "zero3.gather" : "zero3.gather.eval"));
 }
 
 void Zero3::free_values(size_t bucket) {

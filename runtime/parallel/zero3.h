@@ -26,7 +26,8 @@ namespace sixfold::parallel {
 class Zero3 final : public BucketedStrategy {
  public:
   /// As Ddp. `groups` as options.hsdp says. Collective.
-  Zero3(const UnitList& units, Memory& memory, std::unique_ptr<ShardGroups> groups, const StrategyOptions& options);
+  Zero3(const UnitList& units, const kernels::Place& place, std::unique_ptr<ShardGroups> groups,
+        const StrategyOptions& options);
 
   void load_values(const std::function<void(Parameter&)>& fill) override;
   void before_forward(Unit& unit, int micro_batch) override;
@@ -47,7 +48,7 @@ class Zero3 final : public BucketedStrategy {
 
   /// Parameters of one bucket, whole.
   struct Gathered {
-    Tensor values;  // f32 [padded_count]; undefined: only the shard exists
+    Tensor values;  // [padded_count]; undefined: only the shard exists
     comm::Work work;
     int num_users = 0;  // units at work; 0 with values: gathered ahead, or the root
   };
@@ -62,7 +63,7 @@ class Zero3 final : public BucketedStrategy {
   std::unique_ptr<ShardGroups> groups_;
   comm::Communicator gather_group_;
   UnitBuckets values_of_unit_, gradients_of_unit_;
-  std::vector<Tensor> shards_;      // by bucket, f32 [piece_count]
+  std::vector<Tensor> shards_;      // by bucket, [piece_count]
   std::vector<Gathered> gathered_;  // by bucket
   ShardedGradients grads_;
   bool in_step_ = false;  // from begin_step() to the last backward

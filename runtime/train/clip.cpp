@@ -17,14 +17,16 @@ double gradient_sum_of_squares(kernels::Context& context, const std::vector<para
       sum.add(kernels::sum_of_squares(context, segment.grad));
       continue;
     }
-    const float* grad = segment.grad.data<float>();
+    const Tensor on_host = kernels::on_host(context, segment.grad);
+    const float* grad = on_host.data<float>();
     for (int64_t i = 0; i < segment.grad.numel(); ++i) {
       sum.add(static_cast<double>(grad[i]) * static_cast<double>(grad[i]));  // 48 bits: exact
     }
   }
-  if (groups.shards != nullptr) sum.all_reduce(*groups.shards, "dp.norm");
-  if (groups.tp != nullptr) sum.all_reduce(*groups.tp, "tp.norm");
-  if (groups.pp != nullptr) sum.all_reduce(*groups.pp, "pp.norm");
+  const kernels::Place place = context;
+  if (groups.shards != nullptr) sum.all_reduce(place, *groups.shards, "dp.norm");
+  if (groups.tp != nullptr) sum.all_reduce(place, *groups.tp, "tp.norm");
+  if (groups.pp != nullptr) sum.all_reduce(place, *groups.pp, "pp.norm");
   return sum.value();
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/train/host_sum.h"
+
 namespace sixfold::train {
 
 namespace {
@@ -46,10 +48,11 @@ void ExactSum::carry() {
   num_pending_ = 0;
 }
 
-void ExactSum::all_reduce(comm::Communicator& group, const std::string& tag) {
+void ExactSum::all_reduce(const kernels::Place& place, comm::Communicator& group, const std::string& tag) {
   carry();
-  const comm::Buf buf(limbs_.data(), limbs_.size(), DType::I64);
-  group.all_reduce(buf, buf, ReduceOp::Sum, {.tag = tag}).wait();
+  HostSum sum;
+  sum.start(place, group, limbs_, tag);
+  sum.wait();
 }
 
 double ExactSum::value() const {

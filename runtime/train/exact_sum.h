@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/kernels.h"
 #include "runtime/comm/communicator.h"
 
 namespace sixfold::train {
@@ -18,8 +19,9 @@ class ExactSum {
   /// Adds `value`, 0 or positive, a multiple of 2^-298 and below 2^296, as squares of f32 and sums of those are; or one
   /// that is not finite, which makes the sum so.
   void add(double value);
-  /// The sum becomes that over all ranks of the group, on each of them. Collective: one AllReduce of 160 bytes.
-  void all_reduce(comm::Communicator& group, const std::string& tag);
+  /// The sum becomes that over all ranks of the group, on each of them. Collective: one AllReduce of 160 bytes on
+  /// `place`.
+  void all_reduce(const kernels::Place& place, comm::Communicator& group, const std::string& tag);
   /// Rounded once. NaN when anything that was added is not finite.
   double value() const;
 

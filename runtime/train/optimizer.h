@@ -35,7 +35,9 @@ class Optimizer {
 /// f32 moments that an optimizer keeps for each element that the rank updates: AdamW 2, SGD 0.
 int moments_per_element(OptimizerKind kind);
 
-/// `state_elements` as Strategy::state_elements() says; the state is taken from `memory`, Category::Optimizer, zeroed.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, int64_t state_elements, Memory& memory);
+/// `state_elements` as Strategy::state_elements() says; the state is taken from `place`, Category::Optimizer, zeroed;
+/// with it, f32 master weights of parameters that are bf16.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, int64_t state_elements,
+                                          const kernels::Place& place);
 
 }  // namespace sixfold::train

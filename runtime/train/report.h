@@ -63,7 +63,7 @@ struct RunSummary {
   double comm_busy_seconds = 0;     // in which any of these was under way (comm::CommTable::busy_seconds)
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
-  size_t peak_bytes = 0;  // of all categories together, at any one time
+  size_t peak_bytes = 0;                    // of all categories together, at any one time
   std::optional<PipelineSummary> pipeline;  // with several stages
   size_t resident_bytes = 0;  // of the process after training, which is all ranks where they are threads; 0: not known
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/train/host_sum.h"
 
 namespace sixfold::train {
 
@@ -13,17 +13,17 @@ namespace sixfold::train {
 /// bit whatever the algorithm and its order of additions. Absolute error below 2^-32 per rank.
 class ScalarSum {
  public:
-  /// Collective over `group`. Must not be destroyed or started again before wait().
-  void start(comm::Communicator& group, double value, const std::string& tag);
+  /// Collective over `group`, whose collectives work on `place`. Must not be destroyed or started again before wait().
+  void start(const kernels::Place& place, comm::Communicator& group, double value, const std::string& tag);
   /// The sum, on every rank. NaN when the value of any rank was not finite or not below 2^31 / size.
   double wait();
 
  private:
   std::array<int64_t, 2> parts_{};  // fixed-point value, number of ranks without one
-  comm::Work work_;
+  HostSum sum_;
 };
 
 /// start() and wait() in one.
-double sum_over_ranks(comm::Communicator& group, double value, const std::string& tag);
+double sum_over_ranks(const kernels::Place& place, comm::Communicator& group, double value, const std::string& tag);
 
 }  // namespace sixfold::train

@@ -57,8 +57,8 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
   actions_ = parallel::pipeline_schedule(pipeline_shape(num_micro_batches))[static_cast<size_t>(pipeline_.stage())];
   for (int m = 0; m < num_micro_batches; ++m) {
     parallel::MicroBatch& batch = batches_.emplace_back();
-    batch.tokens = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
-    batch.targets = Tensor::empty(shape, DType::I32, parts_.context.memory, Category::Other);
+    batch.tokens = Tensor::of_host(shape, DType::I32);
+    batch.targets = Tensor::of_host(shape, DType::I32);
     batch.sample_index.resize(rows);
     batch.seq_len = seq_len;
     batch.seq_offset = options_.sequence_part * seq_len;
@@ -82,20 +82,21 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
     load(batches_[static_cast<size_t>(m)], fill_row_, num_steps_, m, options_.share.global_batch);
     result.num_tokens += num_valid(batches_[static_cast<size_t>(m)]);
   }
-  const comm::Buf tokens_buf(&result.num_tokens, 1, DType::I64);
-  comm::Work tokens_work = parts_.batch_group.all_reduce(tokens_buf, tokens_buf, ReduceOp::Sum, {.tag = "dp.tokens"});
+  const kernels::Place place = parts_.context;
+  HostSum tokens_sum;
+  tokens_sum.start(place, parts_.batch_group, {&result.num_tokens, 1}, "dp.tokens");
 
   parts_.strategy.begin_step(num_micro_batches);
   const parallel::PipelineRun run = pipeline_.run(actions_, batches_, [&] {
-    tokens_work.wait();
+    tokens_sum.wait();
     // A batch without a single valid token has no loss and no gradient.
     return result.num_tokens > 0 ? 1.0f / static_cast<float>(result.num_tokens) : 0.0f;
   });
   ScalarSum loss_sum;
-  if (pipeline_.has_loss()) loss_sum.start(parts_.batch_group, run.loss, "dp.loss");
+  if (pipeline_.has_loss()) loss_sum.start(place, parts_.batch_group, run.loss, "dp.loss");
 
   const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  parallel::sum_partial_gradients(segments, parts_.tp_group, parts_.context.memory);
+  parallel::sum_partial_gradients(segments, parts_.tp_group, place);
   const double sum_of_squares = gradient_sum_of_squares(
       parts_.context, segments, {parts_.strategy.shard_group(), parts_.tp_group, parts_.pp_group}, options_.norm_order);
   const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
@@ -109,11 +110,10 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   parts_.strategy.after_step();
   ++num_steps_;
   if (options_.check_replicas_every > 0 && num_steps_ % options_.check_replicas_every == 0) {
-    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.tp_group, parts_.context.memory,
-                             num_steps_);
+    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.tp_group, place, num_steps_);
   }
 
-  tokens_work.wait();
+  tokens_sum.wait();
   const double loss = sum_over_stages(pipeline_.has_loss() ? loss_sum.wait() : 0, "pp.loss");
   result.loss = loss / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
   result.grad_norm = clip.norm;
@@ -144,8 +144,9 @@ double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
     loss_of_rank += pipeline_.run(schedule[static_cast<size_t>(pipeline_.stage())], batches_, nullptr).loss;
   }
   for (parallel::MicroBatch& batch : batches_) batch.training = true;
-  const double loss = sum_over_stages(sum_over_ranks(parts_.batch_group, loss_of_rank, "dp.eval"), "pp.loss");
-  const double tokens = sum_over_ranks(parts_.batch_group, tokens_of_rank, "dp.eval");
+  const kernels::Place place = parts_.context;
+  const double loss = sum_over_stages(sum_over_ranks(place, parts_.batch_group, loss_of_rank, "dp.eval"), "pp.loss");
+  const double tokens = sum_over_ranks(place, parts_.batch_group, tokens_of_rank, "dp.eval");
   return loss / std::max(tokens, 1.0);
 }
 
@@ -167,6 +168,7 @@ void Trainer::load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t
       std::fill_n(targets, batch.seq_len, -1);
     }
   }
+  batch.to_device(parts_.context);
 }
 
 parallel::PipelineShape Trainer::pipeline_shape(int num_micro_batches) const {
@@ -174,7 +176,8 @@ parallel::PipelineShape Trainer::pipeline_shape(int num_micro_batches) const {
 }
 
 double Trainer::sum_over_stages(double value, const std::string& tag) {
-  return parts_.pp_group == nullptr ? value : sum_over_ranks(*parts_.pp_group, value, tag);
+  if (parts_.pp_group == nullptr) return value;
+  return sum_over_ranks(parts_.context, *parts_.pp_group, value, tag);
 }
 
 /// Lets outstanding communication go on. The time it takes counts as exposed.

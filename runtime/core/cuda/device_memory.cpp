@@ -29,7 +29,16 @@ void DeviceBlock::zero(size_t bytes, cudaStream_t stream) const {
   check_cuda(cudaMemsetAsync(data_, 0, bytes, stream), "cudaMemsetAsync");
 }
 
-DeviceArena::DeviceArena(size_t bytes) : block_(bytes), arena_(bytes, kPieceAlignment) {}
+namespace {
+int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+}  // namespace
+
+DeviceArena::DeviceArena(size_t bytes)
+    : device_(current_device()), block_(bytes), arena_(bytes, kPieceAlignment) {}
 
 void* DeviceArena::allocate(size_t bytes, Category category) {
   const std::lock_guard lock(mutex_);

@@ -39,11 +39,13 @@ class DeviceArena final : public Allocator {
   /// Throws CommError with the bytes asked for, and those that there are.
   void* allocate(size_t bytes, Category category) override;
   void deallocate(void* block, size_t bytes) noexcept override;
+  Device device() const override { return {DeviceType::Cuda, device_}; }
 
   std::byte* data() const { return block_.data(); }
   size_t bytes() const { return block_.bytes(); }
 
  private:
+  int device_;
   DeviceBlock block_;
   std::mutex mutex_;
   Arena arena_;
