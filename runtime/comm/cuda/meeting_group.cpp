@@ -167,7 +167,7 @@ std::shared_ptr<WorkState> MeetingGroup::transfer(std::span<const P2p> transfers
     const std::string& tag = transfer.options.tag;
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
                              " #" + std::to_string(sequence) + " (" + tag + ") of group " + host_->key();
-    CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+    PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
     // Both sides name it a send, so that the two of a matching pair are equal.
     Signature signature{Primitive::Send, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
     Signature recorded = signature;

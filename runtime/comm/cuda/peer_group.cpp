@@ -184,7 +184,7 @@ PeerPart PeerGroup::enter(const P2p& transfer, const std::shared_ptr<PeerWork>& 
   const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
   const std::string& tag = transfer.options.tag;
   const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
-  CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+  PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
   const uint64_t sequence = messages_.enter(transfer, world_rank(transfer.peer), *work, start);
   const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
   PeerPart part;

@@ -176,7 +176,7 @@ std::shared_ptr<WorkState> StagedGroup::transfer(std::span<const P2p> transfers)
     const bool sends = transfer.kind == P2p::Kind::Send;
     const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
     const std::string& tag = transfer.options.tag;
-    CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+    PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
     Lane& own_lane = lane(transfer);
     const uint64_t sequence = own_lane.next_sequence++;
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +

@@ -103,7 +103,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
                const WatchedOperation& operation, double now_s);
   std::unique_ptr<OwnGroup> open_among(const std::string& name, std::vector<int> members, int new_rank);
   LaneQueue& lane(const P2p& transfer);
-  CommRow& row_of(LaneQueue& queue, const P2p& transfer);
+  PhasedRow& row_of(LaneQueue& queue, const P2p& transfer);
 
   HostContext& context_;
   std::string key_;

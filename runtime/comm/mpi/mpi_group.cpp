@@ -178,7 +178,7 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   }
   const size_t element_bytes = dtype_bytes(c.dtype);
   const Call call = c.call(rank_, topology_);
-  CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
+  PhasedRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   const Signature signature{c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count};
   auto work = std::make_shared<MpiWork>(
       engine_, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
@@ -231,7 +231,7 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
 WatchedOperation MpiGroup::issue(const P2p& transfer, double now_s) {
   const bool sends = transfer.kind == P2p::Kind::Send;
   const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
-  CommRow& row = engine_.table().row(transfer.options.tag, primitive, Algorithm::Auto, "mpi", size_);
+  PhasedRow& row = engine_.table().row(transfer.options.tag, primitive, Algorithm::Auto, "mpi", size_);
   const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
   const uint64_t sequence = next_message_[{transfer.kind, transfer.peer, transfer.options.lane}]++;
   return engine_.watch().issue(row,

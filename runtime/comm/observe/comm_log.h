@@ -34,7 +34,7 @@ struct LoggedOperation {
   uint64_t count = 0;         // elements, as in Call
   uint64_t bytes = 0;         // operation_bytes(): the full buffer
   int64_t sent_intra_bytes = -1, sent_inter_bytes = -1;  // counted in the links, by class; < 0: not known
-  int32_t step = 0;                                      // of training, from 1; 0: before the first
+  int32_t step = 0;                                      // of training, from 1; 0: outside (CommTable::set_step)
   uint32_t group = 0;                                    // place in RankRecords::groups
   uint32_t row = 0;                                      // place in RankRecords::rows
   int32_t peer = -1;                                     // rank of the group; point-to-point only, as the lane
@@ -93,7 +93,7 @@ class CommLog {
   static constexpr uint64_t kNotLogged = ~uint64_t{0};
 
   /// Keeps up to about `max_bytes` bytes of records; later ones are dropped and counted. `table`, whose rows records
-  /// refer to, and `lock` outlive it.
+  /// refer to and which says what step it is, and `lock` outlive it.
   CommLog(size_t max_bytes, const CommTable& table, RankLock& lock);
 
   // Under the lock.
@@ -108,8 +108,6 @@ class CommLog {
 
   // By the rank's own thread, which does not hold the lock.
 
-  /// What is issued from now on belongs to this step.
-  void set_step(int64_t step);
   /// For spans: a number for the unit's name.
   int32_t unit(const std::string& name);
   void span(ComputeSpan::Kind kind, int32_t unit, int micro_batch, double start_s, double end_s);
@@ -123,7 +121,6 @@ class CommLog {
   const CommTable& table_;
   RankLock& lock_;
   bool stopped_ = false;
-  int32_t step_ = 0;
   uint64_t first_number_ = 0;  // of the first operation that is kept
   uint64_t num_dropped_ = 0;
   std::vector<LoggedGroup> groups_;
