@@ -7,7 +7,12 @@
 // until the last of the ranks that it needs had entered it, so a rank that is late makes the others wait and leaves
 // their transfer, the rest, as it was. *Exposed* is the time in which this rank's compute stood still: its thread was
 // inside the communication layer, in a call that issues, polls or waits. Each moment counts once, whatever is under
-// way.
+// way, for the operation that the call is about.
+//
+// So exposed time is not a part of start to end. It begins before the start where a call issues, or waits for, an
+// operation that is queued: then it has in it what those in front take, and its exposed_wait the ranks late for those,
+// which may be more than the operation's own wait. It goes on after the end until the call returns, which moves other
+// operations of the rank, too.
 //
 // Times are seconds of the host's steady clock (seconds_now()).
 #pragma once
@@ -26,9 +31,9 @@ namespace sixfold::comm {
 /// One collective, send or receive of one rank. A barrier is an all-reduce with the tag "barrier".
 struct LoggedOperation {
   double enqueued_s = 0, started_s = 0, ended_s = 0;  // 0: not yet
-  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host)
+  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host), not ended
   double exposed_s = 0;       // sum over its exposed intervals, the shortest ones included (kShortestInterval)
-  double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks
+  double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks; known as wait_s is
   uint64_t sequence = 0;      // among the collectives of the group, or the messages of sender, receiver and lane: the
                               // two ends of a message have the same group, lane and sequence
   uint64_t count = 0;         // elements, as in Call
