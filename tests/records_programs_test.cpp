@@ -124,6 +124,26 @@ TEST_F(Records, OfTwoHostsMatch) {
 }
 #endif
 
+#ifdef SIXFOLD_MPIRUN
+// Groups of MPI's have names of their own, and what MPI does not tell is not said to be 0.
+TEST_F(Records, OfMpisCollectives) {
+  const std::vector<json> log = log_of(launch(true, 4), "--comm mpi --steps 2 --dp 2 --tp 2" + files());
+  std::map<std::string, std::set<int>> members;
+  for (const json& line : lines_of(file("comm.jsonl"))) {
+    if (line["tag"] == "dp.grads" || line["tag"] == "tp.attn_out")
+      members[line["group"]].insert(line["rank"].get<int>());
+    for (const char* unknown : {"sent_intra_bytes", "sent_inter_bytes", "algorithm", "wait_ms", "exposed_wait_ms"}) {
+      EXPECT_TRUE(line[unknown].is_null()) << unknown;
+    }
+  }
+  std::set<std::set<int>> groups;
+  for (const auto& [name, ranks] : members) groups.insert(ranks);
+  EXPECT_EQ(members.size(), 4u);
+  EXPECT_EQ(groups, (std::set<std::set<int>>{{0, 1}, {2, 3}, {0, 2}, {1, 3}}));
+  EXPECT_TRUE(log[0]["exposed_wait_ms"].is_null());
+}
+#endif
+
 TEST_F(Records, ThatCannotBeWrittenAreRefusedAtTheStart) {
   for (const std::string flag : {"--comm-log", "--trace"}) {
     const Outcome outcome = train(kProgram, "--steps 1000000 " + flag + " /nonexistent/file");

@@ -55,6 +55,7 @@ PeerGroup::PeerGroup(PeerDevice& device, std::unique_ptr<OwnGroup> host, PeerRun
       messages_(setting()) {
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
+  watched_ = host_->watch_device();
 }
 
 PeerGroup::~PeerGroup() {
@@ -131,8 +132,8 @@ std::shared_ptr<WorkState> PeerGroup::start(const Collective& c) {
   }
   const uint64_t sequence = next_sequence_++;
   const WatchedOperation watched = engine().watch().issue(
-      plan->row,
-      {host_->watched(), plan->tag_name, signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes}, start);
+      plan->row, {watched_, plan->tag_name, signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes},
+      start);
   auto work = std::make_shared<PeerWork>(engine(), c.stream);
   work->name(std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + plan->tag + ")",
              host_->key(), watched);
@@ -190,7 +191,7 @@ PeerPart PeerGroup::enter(const P2p& transfer, const std::shared_ptr<PeerWork>& 
   PeerPart part;
   part.work = work;
   part.watched = engine().watch().issue(row,
-                                        {host_->watched(), RecordedName(tag), signature, sequence, transfer.peer,
+                                        {watched_, RecordedName(tag), signature, sequence, transfer.peer,
                                          transfer.options.lane, bytes, sends ? static_cast<double>(bytes) : 0.0},
                                         start);
   work->name(std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) + " #" +

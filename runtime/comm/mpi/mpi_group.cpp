@@ -283,7 +283,7 @@ std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
     check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
     if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
   }
-  return std::make_unique<MpiGroup>(engine_, key_ + "/" + std::to_string(num_splits_++), part, world_, blocking_);
+  return std::make_unique<MpiGroup>(engine_, split_name(key_, num_splits_++, color, rank_), part, world_, blocking_);
 }
 
 }  // namespace sixfold::comm
