@@ -337,7 +337,7 @@ TEST(CommLog, RemembersStepsUnitsAndWhatIsTooMuch) {
         const int32_t unit = log.unit("h.0");
         EXPECT_EQ(log.unit("h.0"), unit);
         for (int step = 1; step <= 2000; ++step) {
-          log.set_step(step);
+          world.comm_table().set_step(step, comm::seconds_now());
           log.span(comm::ComputeSpan::Kind::Backward, unit, 3, step, step + 0.5);
           world.group().barrier();
         }

@@ -56,6 +56,7 @@ RankRecords sender() {
   rank.operations[1].sequence = 1;
   rank.operations[1].exposed_s = 4 * kMs;
   rank.operations[1].exposed_wait_s = 3 * kMs;
+  rank.operations[1].wait_s = 3 * kMs;
   rank.operations[2].peer = 0;  // of the group in which ranks are turned
   rank.operations[2].group = 1;
   rank.operations[2].lane = 1;
@@ -130,6 +131,10 @@ TEST(TraceFile, IsAsTheFormatAsks) {
   ASSERT_EQ(sums.size(), 2u);
   EXPECT_EQ(sums[1]["ts"], 9000);
   EXPECT_EQ(sums[1]["cat"], "all_reduce");
+  EXPECT_EQ(sums[1]["args"]["algorithm"], "ring");
+  EXPECT_EQ(sums[1]["args"]["backend"], "own");
+  EXPECT_FALSE(trace.slices_of(1, "world")[0]["args"].contains("algorithm"));  // as null in the log
+  EXPECT_EQ(trace.slices_of(1, "world")[0]["args"]["backend"], "mpi");
   EXPECT_NEAR(sums[1]["args"]["queued_ms"], 3, 1e-9);
   // What goes on side by side is on tracks of its own; what has not ended is left out.
   EXPECT_EQ(trace.slices_of(1, "world").size(), 1u);

@@ -29,7 +29,7 @@ TEST_F(Records, OfARunAddUpToItsTable) {
   struct Sum {
     int64_t calls = 0, bytes = 0, sent = 0;
   };
-  std::map<std::string, Sum> sums;
+  std::map<std::string, Sum> in_steps, outside;
   const auto key_of = [](const json& row) {
     return row["tag"].get<std::string>() + " " + row["primitive"].get<std::string>() + " " +
            row["algorithm"].get<std::string>();
@@ -37,10 +37,13 @@ TEST_F(Records, OfARunAddUpToItsTable) {
   const std::vector<json> lines = lines_of(file("comm.jsonl"));
   std::set<std::pair<int, int>> steps;
   for (const json& line : lines) {
+    const std::string tag = line["tag"];
+    const bool is_outside = tag == "dp.params" || tag == "dp.eval" || tag == "barrier";
+    EXPECT_EQ(line["step"] == 0, is_outside) << line;
     steps.emplace(line["rank"].get<int>(), line["step"].get<int>());
     EXPECT_FALSE(line["end_s"].is_null());
     if (line["rank"] != 0) continue;
-    Sum& sum = sums[key_of(line)];
+    Sum& sum = (line["step"] == 0 ? outside : in_steps)[key_of(line)];
     ++sum.calls;
     sum.bytes += line["bytes"].get<int64_t>();
     sum.sent += line["sent_intra_bytes"].get<int64_t>();
@@ -49,14 +52,29 @@ TEST_F(Records, OfARunAddUpToItsTable) {
   for (const int rank : {0, 1}) {
     for (const int step : {0, 1, 2, 3}) EXPECT_TRUE(steps.count({rank, step})) << rank << " " << step;
   }
-  const json& rows = log.back()["summary"]["comm"];
-  EXPECT_EQ(rows.size(), sums.size());
-  for (const json& row : rows) {
-    const Sum& sum = sums.at(key_of(row));
-    EXPECT_NEAR(row["calls_per_step"].get<double>() * 3, static_cast<double>(sum.calls), 1e-9);
-    EXPECT_NEAR(row["bytes_per_step"].get<double>() * 3, static_cast<double>(sum.bytes), 1e-3);
-    EXPECT_NEAR(row["sent_bytes_per_step"].get<double>() * 3, static_cast<double>(sum.sent), 1e-3);
+  const json& summary = log.back()["summary"];
+  const auto compare = [&](const json& rows, const std::map<std::string, Sum>& sums, double parts,
+                           const std::string& suffix) {
+    EXPECT_EQ(rows.size(), sums.size());
+    for (const json& row : rows) {
+      const Sum& sum = sums.at(key_of(row));
+      EXPECT_NEAR(row["calls" + suffix].get<double>() * parts, static_cast<double>(sum.calls), 1e-9);
+      EXPECT_NEAR(row["bytes" + suffix].get<double>() * parts, static_cast<double>(sum.bytes), 1e-3);
+      EXPECT_NEAR(row["sent_bytes" + suffix].get<double>() * parts, static_cast<double>(sum.sent), 1e-3);
+    }
+  };
+  compare(summary["comm"], in_steps, 3, "_per_step");
+  compare(summary["comm_outside"], outside, 1, "");
+  // What was exposed is within the steps, and the same in their lines and in the table.
+  double step_ms = 0, exposed_ms = 0, exposed_of_rows = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_LE(log[i]["exposed_comm_ms"], log[i]["step_ms"]);
+    step_ms += log[i]["step_ms"].get<double>();
+    exposed_ms += log[i]["exposed_comm_ms"].get<double>();
   }
+  for (const json& row : summary["comm"]) exposed_of_rows += row["exposed_ms_per_step"].get<double>() * 3;
+  EXPECT_NEAR(exposed_of_rows, exposed_ms, 1e-6);
+  EXPECT_NEAR(summary["mean_step_ms"].get<double>() * 3, step_ms, 1e-6);
 
   const Trace trace = check_trace(text_of(file("trace.json")));
   for (const int rank : {0, 1}) {
@@ -103,6 +121,26 @@ TEST_F(Records, OfTwoHostsMatch) {
   }
   const Trace trace = check_trace(text_of(file("trace.json")), false);
   EXPECT_EQ(trace.flow_starts.size(), messages.size());
+}
+#endif
+
+#ifdef SIXFOLD_MPIRUN
+// Groups of MPI's have names of their own, and what MPI does not tell is not said to be 0.
+TEST_F(Records, OfMpisCollectives) {
+  const std::vector<json> log = log_of(launch(true, 4), "--comm mpi --steps 2 --dp 2 --tp 2" + files());
+  std::map<std::string, std::set<int>> members;
+  for (const json& line : lines_of(file("comm.jsonl"))) {
+    if (line["tag"] == "dp.grads" || line["tag"] == "tp.attn_out")
+      members[line["group"]].insert(line["rank"].get<int>());
+    for (const char* unknown : {"sent_intra_bytes", "sent_inter_bytes", "algorithm", "wait_ms", "exposed_wait_ms"}) {
+      EXPECT_TRUE(line[unknown].is_null()) << unknown;
+    }
+  }
+  std::set<std::set<int>> groups;
+  for (const auto& [name, ranks] : members) groups.insert(ranks);
+  EXPECT_EQ(members.size(), 4u);
+  EXPECT_EQ(groups, (std::set<std::set<int>>{{0, 1}, {2, 3}, {0, 2}, {1, 3}}));
+  EXPECT_TRUE(log[0]["exposed_wait_ms"].is_null());
 }
 #endif
 

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Ten steps of 200 ms. An AllReduce of 3 MB a step on 4 ranks, 4.5 MB sent, 10 ms of which 6 ms are exposed.
+// Ten steps, nine of 200 ms. An AllReduce of 3 MB a step on 4 ranks, 4.5 MB sent, 10 ms of which 6 ms are exposed.
 RunSummary example() {
   RunSummary summary;
   summary.num_steps = 10;
@@ -25,6 +25,8 @@ RunSummary example() {
   summary.num_threads = 2;
   summary.num_parameters = 750'000;
   summary.step_seconds = 0.2;
+  summary.total_step_seconds = 2.4;  // the first took 600 ms
+  summary.median_step_seconds = 0.19;
   summary.tokens_per_second = 5000;
   summary.flops_per_token = 4e6;
   summary.gemm_gflops = 50;
@@ -48,7 +50,22 @@ RunSummary example() {
   summary.comm = {row};
   row.backend = "mpi";
   row.tag = "dp.other";
+  row.algorithm = comm::Algorithm::Auto;
+  row.knows_waits = false;
   summary.comm.push_back(row);
+  row = {};
+  row.tag = "dp.params";
+  row.primitive = comm::Primitive::Broadcast;
+  row.algorithm = comm::Algorithm::Binomial;
+  row.backend = "own";
+  row.group_size = 4;
+  row.calls = 3;
+  row.bytes = row.sent_bytes = 3'000'000;
+  row.predicted_sent_bytes = 3e6;
+  row.seconds = 0.5;
+  row.exposed_seconds = 0.4;
+  row.wait_seconds = row.exposed_wait_seconds = 0.1;
+  summary.comm_outside = {row};
   summary.comm_busy_seconds = 0.15;  // of 0.2, for half of one goes on beside half of the other
   summary.memory = {{Category::Parameters, 3'000'000, 3e6}, {Category::Activations, 1'500, std::nullopt}};
   return summary;
@@ -70,17 +87,38 @@ TEST(Report, CommunicationTable) {
   print_comm_table(out, example());
   const auto lines = words_of(out.str());
   ASSERT_EQ(lines.size(), 4u);
-  // algbw = 30 MB / 0.1 s; busbw = algbw x 2 x 3 / 4; share = 6 ms / 200 ms
+  EXPECT_NE(out.str().find("over all 10 steps, the first included (mean 240.000 ms, median 190.000 ms)"),
+            std::string::npos);
+  // algbw = 30 MB / 0.1 s; busbw = algbw x 2 x 3 / 4; share = 6 ms / 240 ms
   EXPECT_EQ(lines[2], (std::vector<std::string>{"dp.grads", "all_reduce", "ring", "2.00", "3.000", "4.500", "4.500",
-                                                "10.000", "6.000", "0.30", "0.45", "3.0%"}));
-  // MPI does not tell what it sends.
-  EXPECT_EQ(lines[3], (std::vector<std::string>{"dp.other", "all_reduce", "mpi", "2.00", "3.000", "-", "-", "10.000",
-                                                "6.000", "0.30", "0.45", "3.0%"}));
+                                                "10.000", "6.000", "2.000", "0.30", "0.45", "2.5%"}));
+  // MPI does not tell what it sends, how, and when ranks have come.
+  EXPECT_EQ(lines[3], (std::vector<std::string>{"dp.other", "all_reduce", "(mpi)", "-", "2.00", "3.000", "-", "-",
+                                                "10.000", "6.000", "-", "0.30", "0.45", "2.5%"}));
   RunSummary alone = example();
   alone.num_ranks = 1;
   std::ostringstream none;
   print_comm_table(none, alone);
   EXPECT_EQ(none.str(), "communication: none (one rank)\n");
+}
+
+// Sums over the run, as they are.
+TEST(Report, WhatIsOutsideTheSteps) {
+  std::ostringstream out;
+  print_outside_table(out, example());
+  const auto lines = words_of(out.str());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[2], (std::vector<std::string>{"dp.params", "broadcast", "binomial", "3", "3.000", "3.000", "3.000",
+                                                "500.000", "400.000", "100.000"}));
+  std::ostringstream none;
+  print_outside_table(none, {});
+  EXPECT_EQ(none.str(), "");
+}
+
+TEST(Report, Medians) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({5, 1, 2}), 2);
+  EXPECT_EQ(median({8, 1, 2, 4}), 3);
 }
 
 TEST(Report, PrimitiveTable) {
@@ -96,15 +134,18 @@ TEST(Report, PrimitiveTable) {
                                                 "4.000", "40.0%"}));
   EXPECT_EQ(lines[2], (std::vector<std::string>{"all_reduce", "(mpi)", "2.00", "3.000", "-", "-", "10.000", "6.000",
                                                 "-", "40.0%"}));
-  EXPECT_NE(out.str().find("under way for 15.000 ms a step, exposed 18.000 ms (overlap 0.0%)\n"), std::string::npos);
+  EXPECT_NE(
+      out.str().find("under way for 15.000 ms a step, exposed 18.000 ms = 7.5% of the mean step (overlap 0.0%)\n"),
+      std::string::npos);
 
   summary = example();
   summary.comm.pop_back();  // MPI's
   std::ostringstream own;
   print_primitive_table(own, summary);
   EXPECT_NE(
-      own.str().find("all: communication under way for 15.000 ms a step, exposed 6.000 ms (overlap 60.0%), waited "
-                     "for late ranks 2.000 ms; sent 3.000 MB inside nodes, 1.500 MB between nodes\n"),
+      own.str().find(
+          "all: communication under way for 15.000 ms a step, exposed 6.000 ms = 2.5% of the mean step "
+          "(overlap 60.0%), waited for late ranks 2.000 ms; sent 3.000 MB inside nodes, 1.500 MB between nodes\n"),
       std::string::npos)
       << own.str();
 }
@@ -118,10 +159,10 @@ TEST(Report, MemoryAndSpeed) {
   std::ostringstream speed;
   print_speed(speed, example());
   // 5000 tokens/s x 4 MFLOP = 20 GFLOP/s of 50
-  EXPECT_EQ(
-      speed.str(),
-      "speed: 5000 tokens/s, 200.0 ms a step, 20.0 GFLOP/s = 40.0% of the 50.0 GFLOP/s that matrix products reach "
-      "here (4 x 2 threads)\n");
+  EXPECT_EQ(speed.str(),
+            "speed: 5000 tokens/s, 200.0 ms a step (mean without the first), 20.0 GFLOP/s = 40.0% of the 50.0 GFLOP/s "
+            "that matrix products reach "
+            "here (4 x 2 threads)\n");
   EXPECT_DOUBLE_EQ(example().mfu(), 0.4);
 }
 
@@ -203,7 +244,17 @@ TEST(StepLog, WritesOneObjectAStepAndASummary) {
             R"("calls_per_step":2.0,"bytes_per_step":3000000.0,"sent_bytes_per_step":4500000.0,)"
             R"("predicted_sent_bytes_per_step":4500000.0,"ms_per_step":10.0,"exposed_ms_per_step":6.0,)"
             R"("wait_ms_per_step":3.0,"exposed_wait_ms_per_step":2.0})");
-  EXPECT_TRUE(summary.at("comm").at(1).at("sent_bytes_per_step").is_null());
+  for (const char* unknown : {"algorithm", "sent_bytes_per_step", "predicted_sent_bytes_per_step", "wait_ms_per_step",
+                              "exposed_wait_ms_per_step"}) {
+    EXPECT_TRUE(summary.at("comm").at(1).at(unknown).is_null()) << unknown;
+  }
+  EXPECT_EQ(summary.at("comm_outside").dump(),
+            R"([{"tag":"dp.params","primitive":"broadcast","algorithm":"binomial","backend":"own","group_size":4,)"
+            R"("calls":3.0,"bytes":3000000.0,"sent_bytes":3000000.0,"predicted_sent_bytes":3000000.0,"ms":500.0,)"
+            R"("exposed_ms":400.0,"wait_ms":100.0,"exposed_wait_ms":100.0}])");
+  EXPECT_EQ(summary.at("step_ms"), 200);
+  EXPECT_EQ(summary.at("mean_step_ms"), 240);
+  EXPECT_EQ(summary.at("median_step_ms"), 190);
   EXPECT_EQ(summary.at("primitives").at(1).dump(),
             R"({"primitive":"all_reduce","backend":"own","calls_per_step":2.0,"bytes_per_step":3000000.0,)"
             R"("sent_intra_bytes_per_step":3000000.0,"sent_inter_bytes_per_step":1500000.0,"ms_per_step":10.0,)"
@@ -211,6 +262,7 @@ TEST(StepLog, WritesOneObjectAStepAndASummary) {
   EXPECT_TRUE(summary.at("primitives").at(0).at("exposed_wait_ms_per_step").is_null());
   EXPECT_EQ(summary.at("communication").at("ms_per_step"), 15);
   EXPECT_EQ(summary.at("communication").at("exposed_ms_per_step"), 12);
+  EXPECT_TRUE(summary.at("communication").at("exposed_wait_ms_per_step").is_null());  // of MPI's
   EXPECT_EQ(summary.at("memory").dump(),
             R"([{"category":"parameters","peak_bytes":3000000,"predicted_bytes":3000000.0},)"
             R"({"category":"activations","peak_bytes":1500,"predicted_bytes":null}])");

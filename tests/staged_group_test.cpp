@@ -1,8 +1,10 @@
 // Collectives on GPUs that go through the host. The GPU's place is taken by threads that copy late (host_staging.h),
 // and pieces are small, so that few elements make many.
+#include <map>
 #include <thread>
 
 #include "runtime/comm/host/progress.h"
+#include "runtime/comm/observe/records.h"
 #include "tests/staged_fixture.h"
 
 namespace sixfold::test {
@@ -299,6 +301,68 @@ TEST(Staged, IsCountedAsOneOperation) {
         EXPECT_EQ(num_rows, 3);
       },
       staged());
+}
+
+// Ranks 0 1 | 2 3 of two nodes, buffers of 4096 bytes in pieces of 1024. A ring leaves its nodes after ranks 1 and 3,
+// and sends 2 x 3/4 of the buffer; so do messages to the next rank. What runs on the host beside has a group of its
+// own.
+TEST(Staged, IsLoggedAsOneOperation) {
+  comm::WorldOptions options = staged();
+  options.topology = "2x2";
+  options.comm_log_bytes = size_t{1} << 20;
+  std::vector<comm::RankRecords> ranks;
+  run_ranks(
+      4,
+      [&](comm::World& world) {
+        std::vector<int32_t> x(1024, 1), y(1024);
+        const int next = (world.rank() + 1) % 4, previous = (world.rank() + 3) % 4;
+        world.group().barrier();
+        world.comm_log()->clear();  // of how the group was opened
+        for (const char* tag : {"first", "second"}) {
+          comm::Options with;
+          with.algorithm = Algorithm::Ring;
+          with.tag = tag;
+          with.lane = 1;
+          world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, with).wait();
+          world.group().barrier();
+          const P2p exchange[] = {{P2p::Kind::Send, buf(x), next, with}, {P2p::Kind::Recv, buf(y), previous, with}};
+          world.group().batch(exchange).wait();
+        }
+        auto gathered = comm::gather_records(world, {});
+        if (world.rank() == 0) ranks = std::move(gathered);
+      },
+      options);
+  ASSERT_EQ(ranks.size(), 4u);
+  for (const comm::RankRecords& rank : ranks) {
+    const bool crosses = rank.rank % 2 == 1;
+    std::map<std::string, std::vector<const comm::LoggedOperation*>> by_group;
+    for (const comm::LoggedOperation& op : rank.operations) by_group[rank.groups[op.group].name].push_back(&op);
+    EXPECT_EQ(by_group["world"].size(), 2u);
+    for (const comm::LoggedOperation* op : by_group["world"]) EXPECT_EQ(rank.rows[op->row].tag, "barrier");
+    const auto& operations = by_group["world.gpu"];
+    ASSERT_EQ(operations.size(), 6u);
+    for (size_t i = 0; i < operations.size(); ++i) {
+      const comm::LoggedOperation& op = *operations[i];
+      const comm::LoggedRow& row = rank.rows[op.row];
+      const Primitive primitives[] = {Primitive::AllReduce, Primitive::Send, Primitive::Recv};
+      SCOPED_TRACE(i);
+      EXPECT_EQ(row.tag, i < 3 ? "first" : "second");
+      EXPECT_EQ(row.primitive, primitives[i % 3]);
+      EXPECT_EQ(row.algorithm, i % 3 == 0 ? Algorithm::Ring : Algorithm::Auto);
+      EXPECT_EQ(op.sequence, i / 3);
+      EXPECT_EQ(op.peer, i % 3 == 0 ? -1 : (rank.rank + (i % 3 == 1 ? 1 : 3)) % 4);
+      EXPECT_EQ(op.lane, i % 3 == 0 ? -1 : 1);
+      EXPECT_EQ(op.count, 1024u);
+      EXPECT_EQ(op.bytes, 4096u);
+      EXPECT_EQ(op.dtype, DType::I32);
+      const int64_t sent[] = {6144, 4096, 0};
+      EXPECT_EQ(op.sent_intra_bytes, crosses ? 0 : sent[i % 3]);
+      EXPECT_EQ(op.sent_inter_bytes, crosses ? sent[i % 3] : 0);
+      EXPECT_LT(op.wait_s, 0);  // pieces hide it
+      EXPECT_LE(op.enqueued_s, op.started_s);
+      EXPECT_LT(op.started_s, op.ended_s);
+    }
+  }
 }
 
 TEST(Staged, WithAProgressThreadTheRankNeedNotCall) {

@@ -260,7 +260,6 @@ StrategyRecord measure(comm::World& world, const PlannedStrategy& strategy, cons
     std::optional<comm::World::Section> alone;
     if (group.size() < world.size()) alone.emplace(world, "the run of " + strategy.spec.name);
     world.memory().reset_peaks();
-    world.comm_log()->set_step(0);  // what comes before the first step is not the last one's of the run before
     result = train_gpt::run_rank(world, group, strategy.plan, text);
     if (world.rank() == 0) step = typical_step(result.steps);
     group.broadcast({&step, 1, DType::I32}, 0, {.tag = "compare"}).wait();

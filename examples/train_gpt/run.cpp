@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <numeric>
 
 #include "examples/train_gpt/dump.h"
 #include "examples/train_gpt/predictions.h"
@@ -59,7 +60,7 @@ class Run {
     if (prints()) print_start();
     if (wants_gemm_rate()) measure_gemm();
     if (plan_.records.any()) clock_offset_ = comm::measure_clock_offset(world_);
-    world_.comm_table().reset();  // the table is about training, not about how ranks met, and so is the log
+    world_.comm_table().reset();  // the table does not tell how ranks met, and neither does the log
     if (world_.comm_log() != nullptr) world_.comm_log()->clear();
     strategy_.load_values(
         [&](parallel::Parameter& parameter) { parallel::initialize(context_, parameter, options.seed); });
@@ -68,6 +69,7 @@ class Run {
       dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), world_.memory(),
                                      is_first());
     }
+    group_.barrier();  // no rank's start-up is the first step's
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
     return {std::move(summary_), std::move(steps_)};
@@ -130,7 +132,7 @@ class Run {
       if (dump_ && at == 1) dump_->gradients();
     };
     const train::StepResult result = trainer_.step(after_gradients);
-    if (step > 1 || plan_.options.steps == 1) {  // the first step touches fresh memory and may write the dump
+    if (step > 1 || plan_.options.steps == 1) {  // the first step touches fresh memory
       seconds_ += result.seconds;
       num_tokens_ += result.num_tokens;
       compute_seconds_ += result.compute_seconds;
@@ -169,15 +171,17 @@ class Run {
     summary_.num_threads = plan_.num_threads;
     summary_.num_parameters = model_.num_parameters();
     summary_.step_seconds = seconds_ / steps;
+    summarize_steps();
     summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
     summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
-    summary_.comm = world_.comm_table().rows();
-    summary_.comm_busy_seconds = world_.comm_table().busy_seconds();
+    summary_.comm = world_.comm_table().rows(comm::CommPhase::Step);
+    summary_.comm_outside = world_.comm_table().rows(comm::CommPhase::Outside);
+    summary_.comm_busy_seconds = world_.comm_table().busy_seconds(comm::CommPhase::Step);
     comm::write_record_files(plan_.records, world_, clock_offset_);
     summarize_strategy();
     summarize_pipeline();
-    // After the tables are taken, so that they show training only. Machines are shared: the better of the rates before
-    // and after training is nearer to what this one can do.
+    // After the tables are taken, which do not tell of what follows. Machines are shared: the better of the rates
+    // before and after training is nearer to what this one can do.
     if (wants_gemm_rate()) measure_gemm();
     summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), world_.memory());
     summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
@@ -185,6 +189,13 @@ class Run {
     if (log_) log_->summary(summary_);
     const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
     if (prints()) print_end(text);
+  }
+
+  void summarize_steps() {
+    std::vector<double> seconds;
+    for (const train::StepResult& step : steps_) seconds.push_back(step.seconds);
+    summary_.total_step_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    summary_.median_step_seconds = train::median(seconds);
   }
 
   // What has been sent and kept, beside the formulas.
@@ -224,6 +235,7 @@ class Run {
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
     train::print_primitive_table(std::cout, summary_);
+    train::print_outside_table(std::cout, summary_);
     if (!summary_.traffic.empty()) {
       std::cout << "\n";
       train::print_traffic_table(std::cout, summary_);

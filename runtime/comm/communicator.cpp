@@ -128,6 +128,11 @@ const Topology& Communicator::topology() const {
   return backend_->topology();
 }
 
+std::string split_name(const std::string& group, int split, int color, int rank) {
+  return group + "/" + std::to_string(split) + "." +
+         (color < 0 ? "alone" + std::to_string(rank) : std::to_string(color));
+}
+
 Algorithm GroupBackend::algorithm_for(const Collective& collective) const {
   return select(collective.primitive, kAnyBytes, size(), false);
 }

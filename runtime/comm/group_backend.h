@@ -47,6 +47,10 @@ struct Collective {
   }
 };
 
+/// Of what a group's split number `split` makes: "world/0.1", or "world/0.alone2" where this rank (of the group) is on
+/// its own. No two groups of a World have one name.
+std::string split_name(const std::string& group, int split, int color, int rank);
+
 class GroupBackend {
  public:
   virtual ~GroupBackend() = default;

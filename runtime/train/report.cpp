@@ -22,6 +22,42 @@ std::string percent(double share) {
   return fixed(100 * share, 1) + "%";
 }
 
+std::string known(bool is_known, const std::string& text) {
+  return is_known ? text : "-";
+}
+
+std::string primitive_of(const comm::CommRow& row) {
+  return std::string(comm::primitive_name(row.primitive)) + (row.backend == "own" ? "" : " (" + row.backend + ")");
+}
+
+/// Cells of a line that all tables by tag have, what is summed divided by `parts`.
+std::vector<std::string> cells_of(const comm::CommRow& row, double parts, int decimals_of_calls) {
+  const auto mb = [&](double bytes) { return megabytes(bytes / parts); };
+  const auto ms = [&](double seconds) { return fixed(seconds / parts * 1e3, 3); };
+  return {row.tag,
+          primitive_of(row),
+          comm::recorded_algorithm(row.algorithm).value_or("-"),
+          fixed(static_cast<double>(row.calls) / parts, decimals_of_calls),
+          mb(static_cast<double>(row.bytes)),
+          known(row.counts_links(), mb(static_cast<double>(row.sent_bytes))),
+          known(row.counts_links(), mb(row.predicted_sent_bytes)),
+          ms(row.seconds),
+          ms(row.exposed_seconds),
+          known(row.knows_waits, ms(row.exposed_wait_seconds))};
+}
+/// Of the time of all steps.
+std::string share_of_steps(const RunSummary& summary, double seconds) {
+  return known(summary.total_step_seconds > 0, percent(seconds / summary.total_step_seconds));
+}
+
+std::string counted_steps(const RunSummary& summary) {
+  if (summary.num_steps == 1) return "1 step";
+  return "all " + std::to_string(summary.num_steps) + " steps, the first included";
+}
+
+const std::vector<std::string> kHeadOfCells = {"tag",     "primitive", "algorithm", "calls",      "MB",
+                                               "sent MB", "predicted", "ms",        "exposed ms", "late ms"};
+
 }  // namespace
 
 std::vector<MemoryRow> memory_rows(const Memory& memory, const parallel::MemoryPrediction& predicted) {
@@ -48,7 +84,7 @@ std::vector<TrafficRow> traffic_rows(const std::vector<comm::CommRow>& rows,
     TrafficRow row{formula.tag, 0, formula.payload_bytes, formula.padding_bytes};
     for (const comm::CommRow& counted : rows) {
       if (counted.tag != formula.tag) continue;
-      if (counted.backend != "own") return {};
+      if (!counted.counts_links()) return {};
       row.sent_bytes += static_cast<double>(counted.sent_bytes) / steps;
     }
     traffic.push_back(row);
@@ -73,21 +109,20 @@ void print_columns(std::ostream& out, const std::vector<std::vector<std::string>
   }
 }
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
 std::vector<comm::CommRow> by_primitive(const std::vector<comm::CommRow>& rows) {
   std::map<std::pair<comm::Primitive, std::string>, comm::CommRow> sums;
   for (const comm::CommRow& row : rows) {
     comm::CommRow& sum = sums[{row.primitive, row.backend}];
     sum.primitive = row.primitive;
     sum.backend = row.backend;
-    sum.calls += row.calls;
-    sum.bytes += row.bytes;
-    sum.sent_bytes += row.sent_bytes;
-    sum.sent_inter_bytes += row.sent_inter_bytes;
-    sum.predicted_sent_bytes += row.predicted_sent_bytes;
-    sum.seconds += row.seconds;
-    sum.wait_seconds += row.wait_seconds;
-    sum.exposed_seconds += row.exposed_seconds;
-    sum.exposed_wait_seconds += row.exposed_wait_seconds;
+    sum.add(row);
   }
   std::vector<comm::CommRow> list;
   for (const auto& [key, sum] : sums) list.push_back(sum);
@@ -102,6 +137,9 @@ CommTotals comm_totals(const RunSummary& summary) {
     totals.exposed_wait_seconds += row.exposed_wait_seconds;
     totals.sent_intra_bytes += static_cast<double>(row.sent_bytes - row.sent_inter_bytes);
     totals.sent_inter_bytes += static_cast<double>(row.sent_inter_bytes);
+    totals.counts_links &= row.counts_links();
+    totals.knows_inter &= row.knows_inter;
+    totals.knows_waits &= row.knows_waits;
   }
   return totals;
 }
@@ -117,22 +155,26 @@ void print_comm_table(std::ostream& out, const RunSummary& summary) {
     return;
   }
   const double steps = static_cast<double>(std::max<int64_t>(summary.num_steps, 1));
-  std::vector<std::vector<std::string>> rows = {{"tag", "primitive", "algorithm", "calls", "MB", "sent MB", "predicted",
-                                                 "ms", "exposed ms", "algbw", "busbw", "share"}};
+  std::vector<std::vector<std::string>> rows = {kHeadOfCells};
+  rows[0].insert(rows[0].end(), {"algbw", "busbw", "share"});
   for (const comm::CommRow& row : summary.comm) {
-    const bool counts_links = row.backend == "own";
     const double algbw = row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds / 1e9 : 0;
-    const double exposed = row.exposed_seconds / steps;
-    const std::string algorithm = counts_links ? std::string(comm::algorithm_name(row.algorithm)) : row.backend;
-    rows.push_back({row.tag, std::string(comm::primitive_name(row.primitive)), algorithm,
-                    fixed(static_cast<double>(row.calls) / steps, 2), megabytes(static_cast<double>(row.bytes) / steps),
-                    counts_links ? megabytes(static_cast<double>(row.sent_bytes) / steps) : "-",
-                    counts_links ? megabytes(row.predicted_sent_bytes / steps) : "-",
-                    fixed(row.seconds / steps * 1e3, 3), fixed(exposed * 1e3, 3), fixed(algbw, 2),
-                    fixed(algbw * comm::busbw_factor(row.primitive, row.group_size), 2),
-                    summary.step_seconds > 0 ? percent(exposed / summary.step_seconds) : "-"});
+    std::vector<std::string>& cells = rows.emplace_back(cells_of(row, steps, 2));
+    cells.push_back(fixed(algbw, 2));
+    cells.push_back(fixed(algbw * comm::busbw_factor(row.primitive, row.group_size), 2));
+    cells.push_back(share_of_steps(summary, row.exposed_seconds));
   }
-  out << "communication of rank 0 per step (algbw, busbw in GB/s; share: exposed part of the step)\n";
+  out << "communication of rank 0: means over " << counted_steps(summary) << " (mean "
+      << fixed(summary.mean_step_seconds() * 1e3, 3) << " ms, median " << fixed(summary.median_step_seconds * 1e3, 3)
+      << " ms); share: exposed part of the mean step; algbw, busbw in GB/s\n";
+  print_columns(out, rows, 3);
+}
+
+void print_outside_table(std::ostream& out, const RunSummary& summary) {
+  if (summary.comm_outside.empty()) return;
+  std::vector<std::vector<std::string>> rows = {kHeadOfCells};
+  for (const comm::CommRow& row : summary.comm_outside) rows.push_back(cells_of(row, 1, 0));
+  out << "outside the steps (start-up, validation): sums over the run, in none of the means\n";
   print_columns(out, rows, 3);
 }
 
@@ -144,25 +186,26 @@ void print_primitive_table(std::ostream& out, const RunSummary& summary) {
   std::vector<std::vector<std::string>> rows = {
       {"primitive", "calls", "MB", "intra MB", "inter MB", "ms", "exposed ms", "late ms", "overlap"}};
   for (const comm::CommRow& row : by_primitive(summary.comm)) {
-    const bool own = row.backend == "own";
-    rows.push_back({std::string(comm::primitive_name(row.primitive)) + (own ? "" : " (" + row.backend + ")"),
-                    fixed(static_cast<double>(row.calls) / steps, 2), mb(static_cast<double>(row.bytes)),
-                    own ? mb(static_cast<double>(row.sent_bytes - row.sent_inter_bytes)) : "-",
-                    own ? mb(static_cast<double>(row.sent_inter_bytes)) : "-", ms(row.seconds), ms(row.exposed_seconds),
-                    own ? ms(row.exposed_wait_seconds) : "-",
+    const bool knows_links = row.counts_links() && row.knows_inter;
+    rows.push_back({primitive_of(row), fixed(static_cast<double>(row.calls) / steps, 2),
+                    mb(static_cast<double>(row.bytes)),
+                    known(knows_links, mb(static_cast<double>(row.sent_bytes - row.sent_inter_bytes))),
+                    known(knows_links, mb(static_cast<double>(row.sent_inter_bytes))), ms(row.seconds),
+                    ms(row.exposed_seconds), known(row.knows_waits, ms(row.exposed_wait_seconds)),
                     percent(overlap_share(row.exposed_seconds, row.seconds))});
   }
   const CommTotals totals = comm_totals(summary);
-  out << "by primitive, per step (sent inside and between nodes; late: exposed, waiting for ranks that came late)\n";
+  out << "by primitive, means over the same steps (sent inside and between nodes; late: exposed, waiting for ranks "
+         "that "
+         "came late)\n";
   print_columns(out, rows, 1);
-  const bool own = std::all_of(summary.comm.begin(), summary.comm.end(),
-                               [](const comm::CommRow& row) { return row.backend == "own"; });
   out << "all: communication under way for " << ms(totals.seconds) << " ms a step, exposed "
-      << ms(totals.exposed_seconds) << " ms (overlap " << percent(overlap_share(totals.exposed_seconds, totals.seconds))
-      << ")";
-  if (own) {
-    out << ", waited for late ranks " << ms(totals.exposed_wait_seconds) << " ms; sent " << mb(totals.sent_intra_bytes)
-        << " MB inside nodes, " << mb(totals.sent_inter_bytes) << " MB between nodes";
+      << ms(totals.exposed_seconds) << " ms = " << share_of_steps(summary, totals.exposed_seconds)
+      << " of the mean step (overlap " << percent(overlap_share(totals.exposed_seconds, totals.seconds)) << ")";
+  if (totals.knows_waits) out << ", waited for late ranks " << ms(totals.exposed_wait_seconds) << " ms";
+  if (totals.counts_links && totals.knows_inter) {
+    out << "; sent " << mb(totals.sent_intra_bytes) << " MB inside nodes, " << mb(totals.sent_inter_bytes)
+        << " MB between nodes";
   }
   out << "\n";
 }
@@ -200,7 +243,8 @@ void print_pipeline(std::ostream& out, const PipelineSummary& pipeline) {
 void print_speed(std::ostream& out, const RunSummary& summary) {
   const double gflops = summary.tokens_per_second * summary.flops_per_token / 1e9;
   out << "speed: " << fixed(summary.tokens_per_second, 0) << " tokens/s, " << fixed(summary.step_seconds * 1e3, 1)
-      << " ms a step, " << fixed(gflops, 1) << " GFLOP/s";
+      << " ms a step (mean" << (summary.num_steps > 1 ? " without the first" : "") << "), " << fixed(gflops, 1)
+      << " GFLOP/s";
   if (summary.gemm_gflops > 0) {
     out << " = " << percent(summary.mfu()) << " of the " << fixed(summary.gemm_gflops, 1)
         << " GFLOP/s that matrix products reach here";

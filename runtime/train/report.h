@@ -55,18 +55,23 @@ struct RunSummary {
   int num_ranks = 1;
   int num_threads = 1;  // of each rank's kernels
   int64_t num_parameters = 0;
-  double step_seconds = 0;       // mean, without the first step (where there are more), which touches fresh memory
-  double tokens_per_second = 0;  // of all ranks, over the same steps
+  double total_step_seconds = 0;   // all steps together
+  double median_step_seconds = 0;  // of all steps
+  double step_seconds = 0;         // mean, without the first step (where there are more), which touches fresh memory
+  double tokens_per_second = 0;    // of all ranks, over the same steps
   double flops_per_token = 0;
   double gemm_gflops = 0;           // GEMM rate of all ranks together, measured in the same run; 0: it was not
-  std::vector<comm::CommRow> comm;  // sums over all steps, evaluations and the start
-  double comm_busy_seconds = 0;     // in which any of these was under way (comm::CommTable::busy_seconds)
+  std::vector<comm::CommRow> comm;  // sums over all steps (comm::CommPhase::Step)
+  double comm_busy_seconds = 0;     // in steps: in which any operation was under way (comm::CommTable::busy_seconds)
+  std::vector<comm::CommRow> comm_outside;  // of start-up and validation
   std::vector<TrafficRow> traffic;
   std::vector<MemoryRow> memory;
   size_t peak_bytes = 0;                    // of all categories together, at any one time
   std::optional<PipelineSummary> pipeline;  // with several stages
   size_t resident_bytes = 0;  // of the process after training, which is all ranks where they are threads; 0: not known
 
+  /// Over all steps, the first included: what means of communication are to be compared with.
+  double mean_step_seconds() const { return num_steps > 0 ? total_step_seconds / static_cast<double>(num_steps) : 0; }
   /// Share of the measured GEMM rate that training reached.
   double mfu() const { return gemm_gflops > 0 ? tokens_per_second * flops_per_token / (gemm_gflops * 1e9) : 0; }
   std::optional<double> validation_loss() const {
@@ -74,22 +79,28 @@ struct RunSummary {
   }
 };
 
+/// Of an even number the mean of the middle two; 0 of none.
+double median(std::vector<double> values);
+
 /// The rows added up by primitive and backend, without tag and algorithm.
 std::vector<comm::CommRow> by_primitive(const std::vector<comm::CommRow>& rows);
 
-/// Over all operations of a run. Seconds in which several were under way count once.
+/// Over all operations of all steps. Seconds in which several were under way count once.
 struct CommTotals {
   double seconds = 0, exposed_seconds = 0, exposed_wait_seconds = 0;
   double sent_intra_bytes = 0, sent_inter_bytes = 0;
+  bool counts_links = true, knows_inter = true, knows_waits = true;  // as in comm::CommRow, of all rows
 };
 CommTotals comm_totals(const RunSummary& summary);
 /// 1 - exposed / communication, from 0 to 1; 1 where there was no communication.
 double overlap_share(double exposed_seconds, double seconds);
 
-/// One line a tag, primitive and algorithm: calls, MB (10^6 bytes), sent MB and predicted sent MB per step of this
-/// rank, time and exposed time per step, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed
-/// share of the step.
+/// One line a tag, primitive and algorithm, means over all steps: calls, MB (10^6 bytes), sent MB and predicted sent MB
+/// of this rank, time and exposed time, algbw and busbw (GB/s, 10^9, as nccl-tests defines them), and the exposed share
+/// of the mean step. "-": not known, or not had.
 void print_comm_table(std::ostream& out, const RunSummary& summary);
+/// The same of what was outside the steps, as sums, without rates and shares; nothing where there was nothing.
+void print_outside_table(std::ostream& out, const RunSummary& summary);
 /// One line a primitive: calls, MB, MB sent inside and between nodes, time, exposed time, the part of it that was spent
 /// waiting for ranks that came late, per step; and the share of the time that was not exposed. Then one line on all of
 /// them together.

@@ -3,11 +3,12 @@
 //   {"step","loss","grad_norm","lr","tokens_per_s","step_ms","comm_ms","exposed_comm_ms","exposed_wait_ms"}
 //   {"summary":
 //   {"strategy","val_loss","weights_hash","state_hash","steps","skipped_steps","ranks","threads","parameters",
-//                "tokens_per_s","step_ms",
-//                "gemm_gflops","mfu","evaluations":[{"step","val_loss"}],
+//                "tokens_per_s","step_ms","mean_step_ms","median_step_ms","gemm_gflops","mfu","evaluations":[{"step","val_loss"}],
 //                "comm":[{"tag","primitive","algorithm","backend","group_size","calls_per_step","bytes_per_step",
 //                         "sent_bytes_per_step","predicted_sent_bytes_per_step","ms_per_step","exposed_ms_per_step",
 //                         "wait_ms_per_step","exposed_wait_ms_per_step"}],
+//                "comm_outside":[{"tag","primitive","algorithm","backend","group_size","calls","bytes","sent_bytes",
+//                                 "predicted_sent_bytes","ms","exposed_ms","wait_ms","exposed_wait_ms"}],
 //                "primitives":[{"primitive","backend","calls_per_step","bytes_per_step","sent_intra_bytes_per_step",
 //                               "sent_inter_bytes_per_step","ms_per_step","exposed_ms_per_step",
 //                               "exposed_wait_ms_per_step","overlap"}],
@@ -17,10 +18,16 @@
 //                "pipeline":{"schedule","stages","virtual_stages","micro_batches","bubble","bubble_formula"},
 //                "resident_bytes"}}
 //
+// What is per step is a mean over all steps, the first included, and has only what was issued in steps and what of
+// them was exposed; "mean_step_ms" is of the same steps, "step_ms" leaves out the first. "comm_outside" has sums over
+// what was issued or exposed outside: start-up and validation. So exposed_ms_per_step of all tags together is at most
+// mean_step_ms. A step's "comm_ms" is of operations of steps that ended in it.
+//
 // In "communication", time in which several operations were under way counts once, in the lists for each of them;
 // overlap is the share of it that was not exposed; wait is for ranks that came late (observe/comm_log.h).
-// Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, not known, or (pipeline) one
-// stage. The hash is a string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
+// Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, not known (what MPI and NCCL
+// send and wait for), not had (an algorithm, by messages, MPI and NCCL), or (pipeline) one stage. The hash is a string
+// of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
 #pragma once
 
 #include <filesystem>

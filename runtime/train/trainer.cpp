@@ -1,8 +1,9 @@
 #include "runtime/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
+#include <optional>
 
+#include "runtime/comm/observe/clock.h"
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/stage_units.h"
 #include "runtime/parallel/tp_gradients.h"
@@ -12,17 +13,11 @@ namespace sixfold::train {
 
 namespace {
 
-struct CommSeconds {
-  double total = 0, exposed = 0, late = 0;
-};
-CommSeconds comm_seconds(const comm::CommTable& table) {
-  CommSeconds seconds;
-  for (const comm::CommRow& row : table.rows()) {
-    seconds.total += row.seconds;
-    seconds.exposed += row.exposed_seconds;
-    seconds.late += row.exposed_wait_seconds;
-  }
-  return seconds;
+/// In all steps so far.
+comm::CommRow sum_of_steps(const comm::CommTable& table) {
+  comm::CommRow sum;
+  for (const comm::CommRow& row : table.rows(comm::CommPhase::Step)) sum.add(row);
+  return sum;
 }
 
 int64_t num_valid(const parallel::MicroBatch& batch) {
@@ -70,13 +65,15 @@ Trainer::~Trainer() {
 }
 
 StepResult Trainer::step(const AfterGradients& after_gradients) {
-  const auto start = std::chrono::steady_clock::now();
-  const CommSeconds comm_before = comm_seconds(parts_.world.comm_table());
+  const double start = comm::seconds_now();
+  comm::CommTable& table = parts_.world.comm_table();
+  const comm::CommRow comm_before = sum_of_steps(table);
   const int num_micro_batches = options_.share.num_micro_batches();
   StepResult result;
   result.step = num_steps_ + 1;
   result.lr = learning_rate(options_.lr, num_steps_);
-  if (parts_.world.comm_log() != nullptr) parts_.world.comm_log()->set_step(result.step);
+  std::optional<comm::StepScope> scope(std::in_place, table, result.step);
+  double aside_seconds = 0;
 
   for (int m = 0; m < num_micro_batches; ++m) {
     load(batches_[static_cast<size_t>(m)], fill_row_, num_steps_, m, options_.share.global_batch);
@@ -100,7 +97,13 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   const double sum_of_squares = gradient_sum_of_squares(
       parts_.context, segments, {parts_.strategy.shard_group(), parts_.tp_group, parts_.pp_group}, options_.norm_order);
   const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
-  if (after_gradients) after_gradients(result.step);
+  if (after_gradients) {  // what it takes and communicates is not the step's
+    scope.reset();
+    const double since = comm::seconds_now();
+    after_gradients(result.step);
+    aside_seconds = comm::seconds_now() - since;
+    scope.emplace(table, result.step);
+  }
   if (clip.finite) {
     const comm::SpanScope span(parts_.world.comm_log(), comm::ComputeSpan::Kind::Optimizer, -1, -1);
     parts_.optimizer.update(parts_.context, segments, result.lr, clip.scale);
@@ -118,13 +121,15 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   result.loss = loss / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
   result.grad_norm = clip.norm;
   result.skipped = !clip.finite;
-  const CommSeconds comm_after = comm_seconds(parts_.world.comm_table());
-  result.comm_seconds = comm_after.total - comm_before.total;
-  result.exposed_seconds = comm_after.exposed - comm_before.exposed;
-  result.late_seconds = comm_after.late - comm_before.late;
+  scope.reset();
+  const comm::CommRow comm_after = sum_of_steps(table);
+  result.comm_seconds = comm_after.seconds - comm_before.seconds;
+  result.exposed_seconds = comm_after.exposed_seconds - comm_before.exposed_seconds;
+  result.late_seconds = comm_after.exposed_wait_seconds - comm_before.exposed_wait_seconds;
+  result.knows_late = comm_after.knows_waits;
   result.compute_seconds = run.compute_seconds;
   result.pipeline_seconds = run.seconds;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = comm::seconds_now() - start - aside_seconds;
   return result;
 }
 

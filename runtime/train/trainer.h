@@ -43,8 +43,8 @@ struct TrainerOptions {
   int virtual_stages = 1;  // chunks a stage
 };
 
-/// What a trainer works with; all of it outlives the trainer. Where the World has a log, the trainer records in it what
-/// it computes, and which step it is.
+/// What a trainer works with; all of it outlives the trainer. The trainer says which step it is (comm::StepScope), and
+/// records what it computes where the World has a log.
 struct TrainerParts {
   comm::World& world;
   comm::Communicator& batch_group;  // the ranks of this stage that share the positions of the global batch
@@ -63,10 +63,11 @@ struct StepResult {
   float lr = 0;
   bool skipped = false;         // the norm was not finite: no parameter has changed, on any rank
   int64_t num_tokens = 0;       // valid tokens of the global batch
-  double seconds = 0;           // of this rank, as the next five
-  double comm_seconds = 0;      // sum over the operations, side by side or not
-  double exposed_seconds = 0;   // in which the rank did nothing else
-  double late_seconds = 0;      // of them: for ranks that came late (comm::WorldOptions::time_waits)
+  double seconds = 0;           // of this rank, as all below; not those of AfterGradients
+  double comm_seconds = 0;      // of operations of steps that ended in this one, side by side or not
+  double exposed_seconds = 0;   // of seconds: in which the rank did nothing else
+  double late_seconds = 0;      // of these: for ranks that came late
+  bool knows_late = true;       // late_seconds (comm::CommRow::knows_waits)
   double compute_seconds = 0;   // forwards and backwards of this stage
   double pipeline_seconds = 0;  // from the first action of its list to the last
 
@@ -82,7 +83,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Between the gradients and the optimizer of a step: for whoever wants to look at them. Called on every rank.
+  /// Between the gradients and the optimizer of a step: for whoever wants to look at them. Called on every rank. What
+  /// it communicates is outside of the step.
   using AfterGradients = std::function<void(int64_t step)>;
   /// Collective over all ranks.
   StepResult step(const AfterGradients& after_gradients = nullptr);

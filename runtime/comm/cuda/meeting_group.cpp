@@ -101,6 +101,7 @@ MeetingGroup::MeetingGroup(Meeting& meeting, std::unique_ptr<OwnGroup> host, Ope
     : meeting_(meeting), host_(std::move(host)), open_(std::move(open)), plans_(host_->planning()) {
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
+  watched_ = host_->watch_device();
 }
 
 MeetingGroup::~MeetingGroup() {
@@ -134,8 +135,7 @@ std::shared_ptr<WorkState> MeetingGroup::start(const Collective& c) {
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
   WatchedOperation operation = engine().watch().issue(
-      plan->row,
-      {host_->watched(), plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes},
+      plan->row, {watched_, plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes},
       start);
   engine().watch().start(operation, seconds_now());
   auto work = std::make_shared<MeetingWork>(*this, text, c.stream);
@@ -167,15 +167,15 @@ std::shared_ptr<WorkState> MeetingGroup::transfer(std::span<const P2p> transfers
     const std::string& tag = transfer.options.tag;
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
                              " #" + std::to_string(sequence) + " (" + tag + ") of group " + host_->key();
-    CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+    PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
     // Both sides name it a send, so that the two of a matching pair are equal.
     Signature signature{Primitive::Send, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
     Signature recorded = signature;
     recorded.primitive = primitive;
     WatchedOperation operation =
         engine().watch().issue(row,
-                               {host_->watched(), RecordedName(tag), recorded, sequence, transfer.peer,
-                                transfer.options.lane, bytes, sends ? static_cast<double>(bytes) : 0.0},
+                               {watched_, RecordedName(tag), recorded, sequence, transfer.peer, transfer.options.lane,
+                                bytes, sends ? static_cast<double>(bytes) : 0.0},
                                start);
     engine().watch().start(operation, start);
     if (!work) work = std::make_shared<MeetingWork>(*this, text, transfer.options.stream);

@@ -51,6 +51,7 @@ class MeetingGroup final : public GroupBackend, public Progressable {
 
   Meeting& meeting_;
   std::unique_ptr<OwnGroup> host_;
+  WatchedGroup watched_;
   OpenGroup open_;
   GroupPlans plans_;
   uint64_t next_sequence_ = 0;

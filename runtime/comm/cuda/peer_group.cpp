@@ -55,6 +55,7 @@ PeerGroup::PeerGroup(PeerDevice& device, std::unique_ptr<OwnGroup> host, PeerRun
       messages_(setting()) {
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
+  watched_ = host_->watch_device();
 }
 
 PeerGroup::~PeerGroup() {
@@ -131,8 +132,8 @@ std::shared_ptr<WorkState> PeerGroup::start(const Collective& c) {
   }
   const uint64_t sequence = next_sequence_++;
   const WatchedOperation watched = engine().watch().issue(
-      plan->row,
-      {host_->watched(), plan->tag_name, signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes}, start);
+      plan->row, {watched_, plan->tag_name, signature, sequence, -1, -1, plan->bytes, plan->predicted_sent_bytes},
+      start);
   auto work = std::make_shared<PeerWork>(engine(), c.stream);
   work->name(std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" + plan->tag + ")",
              host_->key(), watched);
@@ -184,13 +185,13 @@ PeerPart PeerGroup::enter(const P2p& transfer, const std::shared_ptr<PeerWork>& 
   const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
   const std::string& tag = transfer.options.tag;
   const uint64_t bytes = transfer.buf.count * dtype_bytes(transfer.buf.dtype);
-  CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+  PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
   const uint64_t sequence = messages_.enter(transfer, world_rank(transfer.peer), *work, start);
   const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
   PeerPart part;
   part.work = work;
   part.watched = engine().watch().issue(row,
-                                        {host_->watched(), RecordedName(tag), signature, sequence, transfer.peer,
+                                        {watched_, RecordedName(tag), signature, sequence, transfer.peer,
                                          transfer.options.lane, bytes, sends ? static_cast<double>(bytes) : 0.0},
                                         start);
   work->name(std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) + " #" +

@@ -55,6 +55,7 @@ class PeerGroup final : public GroupBackend, public Progressable {
 
   PeerDevice& device_;
   std::unique_ptr<OwnGroup> host_;
+  WatchedGroup watched_;
   PeerRunner runner_;
   OpenGroup open_;
   GroupPlans group_plans_;

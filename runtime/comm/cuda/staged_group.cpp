@@ -95,6 +95,7 @@ StagedGroup::StagedGroup(std::unique_ptr<StagingDevice> device, std::unique_ptr<
       plans_(host_->planning()) {
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
+  watched_ = host_->watch_device();
 }
 
 StagedGroup::~StagedGroup() {
@@ -148,7 +149,7 @@ std::shared_ptr<WorkState> StagedGroup::start(const Collective& c) {
   const std::string text = std::string(primitive_name(c.primitive)) + " #" + std::to_string(sequence) + " (" +
                            plan->tag + ") of group " + host_->key();
   const WatchedOperation watched = engine().watch().issue(
-      plan->row, {host_->watched(), plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, 0}, start);
+      plan->row, {watched_, plan->tag_name, plan->signature, sequence, -1, -1, plan->bytes, 0}, start);
   auto operation = std::make_shared<StagedCollective>(*parts_, chosen, plan->signature, watched, piece_bytes,
                                                       mark(c.stream), largest, text);
   auto work = std::make_shared<StagedWork>(engine(), c.stream);
@@ -176,7 +177,7 @@ std::shared_ptr<WorkState> StagedGroup::transfer(std::span<const P2p> transfers)
     const bool sends = transfer.kind == P2p::Kind::Send;
     const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
     const std::string& tag = transfer.options.tag;
-    CommRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
+    PhasedRow& row = engine().table().row(tag, primitive, Algorithm::Auto, "own", size());
     Lane& own_lane = lane(transfer);
     const uint64_t sequence = own_lane.next_sequence++;
     const std::string text = std::string(sends ? "send to" : "recv from") + " rank " + std::to_string(transfer.peer) +
@@ -184,8 +185,8 @@ std::shared_ptr<WorkState> StagedGroup::transfer(std::span<const P2p> transfers)
     const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
     const WatchedOperation watched =
         engine().watch().issue(row,
-                               {host_->watched(), RecordedName(tag), signature, sequence, transfer.peer,
-                                transfer.options.lane, transfer.buf.count * dtype_bytes(transfer.buf.dtype), 0},
+                               {watched_, RecordedName(tag), signature, sequence, transfer.peer, transfer.options.lane,
+                                transfer.buf.count * dtype_bytes(transfer.buf.dtype), 0},
                                start);
     if (!work) work = std::make_shared<StagedWork>(engine(), transfer.options.stream);
     auto operation = std::make_shared<StagedMessage>(*parts_, transfer, watched, device_->shape().piece_bytes,

@@ -49,7 +49,8 @@ class StagedGroup final : public GroupBackend, public Progressable {
   Lane& lane(const P2p& transfer);
 
   std::unique_ptr<StagingDevice> device_;
-  std::unique_ptr<OwnGroup> host_;                         // what is on the host in the first place: barriers, counts
+  std::unique_ptr<OwnGroup> host_;  // what is on the host in the first place: barriers, counts
+  WatchedGroup watched_;
   std::unique_ptr<StagedLine> line_;                       // collectives
   std::map<std::tuple<P2p::Kind, int, int>, Lane> lanes_;  // by kind, peer, lane
   // Of pieces alone: ranks start them as their copies are done, which must not change the order of operations that they

@@ -19,7 +19,7 @@ namespace sixfold::comm {
 struct GroupPlan {
   Plan plan;
   Signature signature;
-  CommRow& row;
+  PhasedRow& row;
   std::string tag;
   RecordedName tag_name;  // the same, for the flight recorder
   uint64_t bytes;

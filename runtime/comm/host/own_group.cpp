@@ -97,7 +97,7 @@ struct OwnGroup::LaneQueue {
   // The row of the tag that was used last.
   std::string tag;
   RecordedName tag_name;
-  CommRow* row = nullptr;
+  PhasedRow* row = nullptr;
 };
 
 namespace {
@@ -200,7 +200,7 @@ OwnGroup::LaneQueue& OwnGroup::lane(const P2p& transfer) {
   return lanes_[{transfer.kind, transfer.peer, transfer.options.lane}];
 }
 
-CommRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
+PhasedRow& OwnGroup::row_of(LaneQueue& queue, const P2p& transfer) {
   if (queue.row == nullptr || queue.tag != transfer.options.tag) {
     const Primitive primitive = transfer.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
     queue.tag = transfer.options.tag;
@@ -226,7 +226,7 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
                               Algorithm::Auto,
                               0,
                               transfer.buf.count};
-    CommRow& row = row_of(queue, transfer);
+    PhasedRow& row = row_of(queue, transfer);
     const WatchedOperation operation =
         watch().issue(row,
                       {watched_, queue.tag_name, signature, queue.next_sequence, transfer.peer, transfer.options.lane,
@@ -246,7 +246,7 @@ std::shared_ptr<WorkState> OwnGroup::transfer(std::span<const P2p> transfers) {
 std::shared_ptr<WorkState> OwnGroup::transfer_part(const P2p& transfer, uint64_t whole_count,
                                                    const WatchedOperation& watched) {
   LaneQueue& queue = lane(transfer);
-  CommRow& row = row_of(queue, transfer);
+  PhasedRow& row = row_of(queue, transfer);
   const bool sends = transfer.kind == P2p::Kind::Send;
   const auto bytes = static_cast<double>(transfer.buf.count * dtype_bytes(transfer.buf.dtype));
   const WatchedOperation operation = watch().part_of(watched, row, sends ? bytes : 0);

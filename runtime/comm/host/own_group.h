@@ -87,7 +87,9 @@ class OwnGroup final : public GroupBackend, public Progressable {
   HostContext& context() const { return context_; }
   FlightRecorder& recorder() { return context_.engine.recorder(); }
   const std::string& key() const { return key_; }
-  const WatchedGroup& watched() const { return watched_; }
+  /// The same ranks in records of a group on a device, "world.gpu": its operations have numbers of their own. Under the
+  /// engine's lock.
+  WatchedGroup watch_device() const { return watch().add_group(key_ + ".gpu", links_.members()); }
   OperationWatch& watch() const { return context_.engine.watch(); }
   /// What this group plans its own operations with.
   PlanningContext planning() const;
@@ -103,7 +105,7 @@ class OwnGroup final : public GroupBackend, public Progressable {
                const WatchedOperation& operation, double now_s);
   std::unique_ptr<OwnGroup> open_among(const std::string& name, std::vector<int> members, int new_rank);
   LaneQueue& lane(const P2p& transfer);
-  CommRow& row_of(LaneQueue& queue, const P2p& transfer);
+  PhasedRow& row_of(LaneQueue& queue, const P2p& transfer);
 
   HostContext& context_;
   std::string key_;

@@ -32,9 +32,7 @@ std::unique_ptr<OwnGroup> OwnGroup::split_own(int color, int key) {
     if (r == rank()) new_rank = static_cast<int>(members.size());
     members.push_back(world_rank(r));
   }
-  const std::string name = key_ + "/" + std::to_string(num_splits_++) + "." +
-                           (color < 0 ? "alone" + std::to_string(rank()) : std::to_string(color));
-  return open_among(name, std::move(members), new_rank);
+  return open_among(split_name(key_, num_splits_++, color, rank()), std::move(members), new_rank);
 }
 
 std::unique_ptr<OwnGroup> OwnGroup::beside(const std::string& suffix) {

@@ -178,7 +178,7 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
   }
   const size_t element_bytes = dtype_bytes(c.dtype);
   const Call call = c.call(rank_, topology_);
-  CommRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
+  PhasedRow& row = engine_.table().row(std::string(c.tag), c.primitive, Algorithm::Auto, "mpi", size_);
   const Signature signature{c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count};
   auto work = std::make_shared<MpiWork>(
       engine_, std::string(primitive_name(c.primitive)) + " (" + std::string(c.tag) + ") by MPI");
@@ -231,7 +231,7 @@ std::shared_ptr<WorkState> MpiGroup::start(const Collective& c) {
 WatchedOperation MpiGroup::issue(const P2p& transfer, double now_s) {
   const bool sends = transfer.kind == P2p::Kind::Send;
   const Primitive primitive = sends ? Primitive::Send : Primitive::Recv;
-  CommRow& row = engine_.table().row(transfer.options.tag, primitive, Algorithm::Auto, "mpi", size_);
+  PhasedRow& row = engine_.table().row(transfer.options.tag, primitive, Algorithm::Auto, "mpi", size_);
   const Signature signature{primitive, transfer.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, transfer.buf.count};
   const uint64_t sequence = next_message_[{transfer.kind, transfer.peer, transfer.options.lane}]++;
   return engine_.watch().issue(row,
@@ -283,7 +283,7 @@ std::unique_ptr<GroupBackend> MpiGroup::split(int color, int key) {
     check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
     if (part == MPI_COMM_NULL) check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &part), "MPI_Comm_dup");
   }
-  return std::make_unique<MpiGroup>(engine_, key_ + "/" + std::to_string(num_splits_++), part, world_, blocking_);
+  return std::make_unique<MpiGroup>(engine_, split_name(key_, num_splits_++, color, rank_), part, world_, blocking_);
 }
 
 }  // namespace sixfold::comm

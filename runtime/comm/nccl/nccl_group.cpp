@@ -50,6 +50,7 @@ NcclGroup::NcclGroup(const NcclSetup& setup, std::unique_ptr<OwnGroup> host, Ope
   open_lines();
   const std::lock_guard guard(engine().lock());
   engine().add(*this);
+  watched_ = host_->watch_device();
 }
 
 void NcclGroup::open_lines() {
@@ -116,11 +117,11 @@ std::shared_ptr<WorkState> NcclGroup::start(const Collective& c) {
     const std::string problem = c.check();
     if (!problem.empty()) engine().fail(text + ": " + problem);
   }
-  CommRow& row = engine().table().row(tag, c.primitive, Algorithm::Auto, "nccl", size());
+  PhasedRow& row = engine().table().row(tag, c.primitive, Algorithm::Auto, "nccl", size());
   const Signature signature{c.primitive, c.dtype, c.op, Algorithm::Auto, c.root, c.count};
   auto work = std::make_shared<NcclWork>(engine(), text, c.stream);
   work->add(engine().watch().issue(row,
-                                   {host_->watched(), RecordedName(tag), signature, sequence, -1, -1,
+                                   {watched_, RecordedName(tag), signature, sequence, -1, -1,
                                     operation_bytes(c.call(rank(), topology()), dtype_bytes(c.dtype)), 0},
                                    start),
             start);
@@ -196,12 +197,12 @@ void NcclGroup::issue_blocks(const Collective& c, Line& line) const {
 
 WatchedOperation NcclGroup::issue(const P2p& t, double now_s) {
   const Primitive primitive = t.kind == P2p::Kind::Send ? Primitive::Send : Primitive::Recv;
-  CommRow& row = engine().table().row(t.options.tag, primitive, Algorithm::Auto, "nccl", size());
+  PhasedRow& row = engine().table().row(t.options.tag, primitive, Algorithm::Auto, "nccl", size());
   const Signature signature{primitive, t.buf.dtype, ReduceOp::Sum, Algorithm::Auto, 0, t.buf.count};
   const uint64_t sequence = next_message_[{t.kind, t.peer, t.options.lane}]++;
   return engine().watch().issue(row,
-                                {host_->watched(), RecordedName(t.options.tag), signature, sequence, t.peer,
-                                 t.options.lane, t.buf.count * dtype_bytes(t.buf.dtype), 0},
+                                {watched_, RecordedName(t.options.tag), signature, sequence, t.peer, t.options.lane,
+                                 t.buf.count * dtype_bytes(t.buf.dtype), 0},
                                 now_s);
 }
 

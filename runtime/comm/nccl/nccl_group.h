@@ -56,6 +56,7 @@ class NcclGroup final : public GroupBackend, public Progressable {
   const NcclSetup& setup_;
   std::shared_ptr<const NcclApi> api_;
   std::unique_ptr<OwnGroup> host_;
+  WatchedGroup watched_;
   OpenGroup open_;
   std::vector<Line> lines_;                                           // collectives, then the lanes
   uint64_t next_sequence_ = 0;                                        // of collectives

@@ -19,7 +19,7 @@ uint64_t CommLog::issue(const LoggedOperation& operation) {
     ++num_dropped_;
     return kNotLogged;
   }
-  operations_[operations_.size() - 1].step = step_;
+  operations_[operations_.size() - 1].step = static_cast<int32_t>(table_.step());
   return first_number_ + operations_.size() - 1;
 }
 
@@ -38,11 +38,6 @@ void CommLog::expose(uint64_t operation, double start_s, double end_s, double wa
   if (!exposed_.push_back({start_s, end_s, wait_s, operation - first_number_})) ++num_dropped_;
 }
 
-void CommLog::set_step(int64_t step) {
-  const std::lock_guard guard(lock_);
-  step_ = static_cast<int32_t>(step);
-}
-
 int32_t CommLog::unit(const std::string& name) {
   const auto found = std::find(units_.begin(), units_.end(), name);
   if (found != units_.end()) return static_cast<int32_t>(found - units_.begin());
@@ -52,7 +47,7 @@ int32_t CommLog::unit(const std::string& name) {
 
 void CommLog::span(ComputeSpan::Kind kind, int32_t unit, int micro_batch, double start_s, double end_s) {
   if (stopped_) return;
-  if (!spans_.push_back({start_s, end_s, step_, micro_batch, unit, kind})) {
+  if (!spans_.push_back({start_s, end_s, static_cast<int32_t>(table_.step()), micro_batch, unit, kind})) {
     const std::lock_guard guard(lock_);
     ++num_dropped_;
   }

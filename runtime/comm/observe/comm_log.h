@@ -7,7 +7,12 @@
 // until the last of the ranks that it needs had entered it, so a rank that is late makes the others wait and leaves
 // their transfer, the rest, as it was. *Exposed* is the time in which this rank's compute stood still: its thread was
 // inside the communication layer, in a call that issues, polls or waits. Each moment counts once, whatever is under
-// way.
+// way, for the operation that the call is about.
+//
+// So exposed time is not a part of start to end. It begins before the start where a call issues, or waits for, an
+// operation that is queued: then it has in it what those in front take, and its exposed_wait the ranks late for those,
+// which may be more than the operation's own wait. It goes on after the end until the call returns, which moves other
+// operations of the rank, too.
 //
 // Times are seconds of the host's steady clock (seconds_now()).
 #pragma once
@@ -26,15 +31,15 @@ namespace sixfold::comm {
 /// One collective, send or receive of one rank. A barrier is an all-reduce with the tag "barrier".
 struct LoggedOperation {
   double enqueued_s = 0, started_s = 0, ended_s = 0;  // 0: not yet
-  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host)
+  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host), not ended
   double exposed_s = 0;       // sum over its exposed intervals, the shortest ones included (kShortestInterval)
-  double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks
+  double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks; known as wait_s is
   uint64_t sequence = 0;      // among the collectives of the group, or the messages of sender, receiver and lane: the
                               // two ends of a message have the same group, lane and sequence
   uint64_t count = 0;         // elements, as in Call
   uint64_t bytes = 0;         // operation_bytes(): the full buffer
   int64_t sent_intra_bytes = -1, sent_inter_bytes = -1;  // counted in the links, by class; < 0: not known
-  int32_t step = 0;                                      // of training, from 1; 0: before the first
+  int32_t step = 0;                                      // of training, from 1; 0: outside (CommTable::set_step)
   uint32_t group = 0;                                    // place in RankRecords::groups
   uint32_t row = 0;                                      // place in RankRecords::rows
   int32_t peer = -1;                                     // rank of the group; point-to-point only, as the lane
@@ -93,7 +98,7 @@ class CommLog {
   static constexpr uint64_t kNotLogged = ~uint64_t{0};
 
   /// Keeps up to about `max_bytes` bytes of records; later ones are dropped and counted. `table`, whose rows records
-  /// refer to, and `lock` outlive it.
+  /// refer to and which says what step it is, and `lock` outlive it.
   CommLog(size_t max_bytes, const CommTable& table, RankLock& lock);
 
   // Under the lock.
@@ -108,8 +113,6 @@ class CommLog {
 
   // By the rank's own thread, which does not hold the lock.
 
-  /// What is issued from now on belongs to this step.
-  void set_step(int64_t step);
   /// For spans: a number for the unit's name.
   int32_t unit(const std::string& name);
   void span(ComputeSpan::Kind kind, int32_t unit, int micro_batch, double start_s, double end_s);
@@ -123,7 +126,6 @@ class CommLog {
   const CommTable& table_;
   RankLock& lock_;
   bool stopped_ = false;
-  int32_t step_ = 0;
   uint64_t first_number_ = 0;  // of the first operation that is kept
   uint64_t num_dropped_ = 0;
   std::vector<LoggedGroup> groups_;

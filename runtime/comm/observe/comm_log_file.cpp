@@ -38,12 +38,13 @@ Json line_of(const RankRecords& rank, const LoggedOperation& op, const Json& exp
   const LoggedRow& row = rank.rows[op.row];
   const LoggedGroup& group = rank.groups[op.group];
   const bool is_message = op.peer >= 0;
+  const std::optional<std::string> algorithm = recorded_algorithm(row.algorithm);
   return {{"step", op.step},
           {"rank", rank.rank},
           {"group", group.name},
           {"tag", row.tag},
           {"primitive", primitive_name(row.primitive)},
-          {"algorithm", known(row.algorithm != Algorithm::Auto, algorithm_name(row.algorithm))},
+          {"algorithm", algorithm ? Json(*algorithm) : Json(nullptr)},
           {"backend", row.backend},
           {"dtype", dtype_name(op.dtype)},
           {"count", op.count},
@@ -55,7 +56,7 @@ Json line_of(const RankRecords& rank, const LoggedOperation& op, const Json& exp
           {"end_s", known(op.ended_s > 0, seconds(op.ended_s))},
           {"wait_ms", known(op.wait_s >= 0, milliseconds(op.wait_s))},
           {"exposed_ms", milliseconds(op.exposed_s)},
-          {"exposed_wait_ms", known(row.backend == "own", milliseconds(op.exposed_wait_s))},
+          {"exposed_wait_ms", known(op.wait_s >= 0, milliseconds(op.exposed_wait_s))},
           {"exposed", exposed},
           {"peer", is_message ? Json(group.members[static_cast<size_t>(op.peer)]) : Json(nullptr)},
           {"lane", known(is_message, op.lane)},

@@ -8,12 +8,14 @@ WatchedGroup OperationWatch::add_group(const std::string& name, const std::vecto
   return {RecordedName(name, FixedName::Keep::Tail), log_ != nullptr ? log_->add_group(name, members) : 0};
 }
 
-WatchedOperation OperationWatch::issue(CommRow& row, const IssuedOperation& operation, double now_s) {
-  ++row.calls;
-  row.bytes += operation.bytes;
-  row.predicted_sent_bytes += operation.predicted_sent_bytes;
+WatchedOperation OperationWatch::issue(PhasedRow& row, const IssuedOperation& operation, double now_s) {
   WatchedOperation watched;
   watched.row = &row;
+  watched.phase = table_.phase();
+  CommRow& sums = row.of(watched.phase);
+  ++sums.calls;
+  sums.bytes += operation.bytes;
+  sums.predicted_sent_bytes += operation.predicted_sent_bytes;
   watched.record = recorder_.issue(operation.group.name, operation.tag, operation.signature, operation.sequence,
                                    operation.peer, now_s);
   if (log_ == nullptr) return watched;
@@ -23,7 +25,7 @@ WatchedOperation OperationWatch::issue(CommRow& row, const IssuedOperation& oper
   logged.count = operation.signature.count;
   logged.bytes = operation.bytes;
   logged.group = operation.group.logged;
-  logged.row = row.id;
+  logged.row = sums.id;
   logged.peer = operation.peer;
   logged.lane = static_cast<int16_t>(operation.lane);
   logged.dtype = operation.signature.dtype;
@@ -31,8 +33,8 @@ WatchedOperation OperationWatch::issue(CommRow& row, const IssuedOperation& oper
   return watched;
 }
 
-WatchedOperation OperationWatch::part_of(const WatchedOperation& whole, CommRow& row, double predicted_sent_bytes) {
-  row.predicted_sent_bytes += predicted_sent_bytes;
+WatchedOperation OperationWatch::part_of(const WatchedOperation& whole, PhasedRow& row, double predicted_sent_bytes) {
+  row.of(whole.phase).predicted_sent_bytes += predicted_sent_bytes;
   WatchedOperation part = whole;
   part.row = &row;
   part.started_s = 0;
@@ -53,13 +55,15 @@ void OperationWatch::finish(const WatchedOperation& operation, double now_s, con
   if (operation.is_part) return;
   recorder_.finish(operation.record, now_s);
   table_.end(now_s);
-  CommRow& row = *operation.row;
+  CommRow& row = operation.row->of(operation.phase);
   row.seconds += now_s - operation.started_s;
   const double until = std::clamp(there_s, operation.started_s, now_s);
   if (there_s > 0) {
     row.wait_seconds += until - operation.started_s;
     const double since = std::max(operation.started_s, still_since_s_);
     if (is_awaited && still_since_s_ > 0 && until > since) late_.push_back({since, until});
+  } else {
+    for (CommRow& sums : operation.row->sums) sums.knows_waits = false;  // a moment may pass in the other phase
   }
   LoggedOperation* logged = log_ == nullptr ? nullptr : log_->find(operation.logged);
   if (logged == nullptr) return;
@@ -69,8 +73,10 @@ void OperationWatch::finish(const WatchedOperation& operation, double now_s, con
 }
 
 void OperationWatch::add_sent(const WatchedOperation& operation, const SentBytes& sent) {
-  operation.row->sent_bytes += static_cast<uint64_t>(std::max<int64_t>(sent.total, 0));
-  operation.row->sent_inter_bytes += static_cast<uint64_t>(std::max<int64_t>(sent.inter, 0));
+  CommRow& row = operation.row->of(operation.phase);
+  row.sent_bytes += static_cast<uint64_t>(std::max<int64_t>(sent.total, 0));
+  row.sent_inter_bytes += static_cast<uint64_t>(std::max<int64_t>(sent.inter, 0));
+  row.knows_inter &= sent.inter >= 0;
   LoggedOperation* logged = log_ == nullptr ? nullptr : log_->find(operation.logged);
   if (logged == nullptr || sent.inter < 0) return;
   logged->sent_intra_bytes = std::max<int64_t>(logged->sent_intra_bytes, 0) + sent.total - sent.inter;
@@ -79,8 +85,9 @@ void OperationWatch::add_sent(const WatchedOperation& operation, const SentBytes
 
 void OperationWatch::expose(const WatchedOperation& operation, double now_s) {
   const double waited = union_length(late_);
-  operation.row->exposed_seconds += now_s - still_since_s_;
-  operation.row->exposed_wait_seconds += waited;
+  CommRow& row = operation.row->of(table_.phase());
+  row.exposed_seconds += now_s - still_since_s_;
+  row.exposed_wait_seconds += waited;
   if (log_ != nullptr) log_->expose(operation.logged, still_since_s_, now_s, waited);
 }
 

@@ -22,7 +22,8 @@ struct WatchedGroup {
 
 /// An operation of this rank, from its issue to its end.
 struct WatchedOperation {
-  CommRow* row = nullptr;
+  PhasedRow* row = nullptr;
+  CommPhase phase = CommPhase::Outside;   // when it was issued
   uint64_t record = 0;                    // in the flight recorder
   uint64_t logged = CommLog::kNotLogged;  // in the log
   double started_s = 0;                   // 0: not yet
@@ -66,9 +67,9 @@ class OperationWatch {
 
   /// `members`: ranks of the World.
   WatchedGroup add_group(const std::string& name, const std::vector<int>& members);
-  WatchedOperation issue(CommRow& row, const IssuedOperation& operation, double now_s);
+  WatchedOperation issue(PhasedRow& row, const IssuedOperation& operation, double now_s);
   /// A part of `whole` that is counted in `row`.
-  WatchedOperation part_of(const WatchedOperation& whole, CommRow& row, double predicted_sent_bytes);
+  WatchedOperation part_of(const WatchedOperation& whole, PhasedRow& row, double predicted_sent_bytes);
   void start(WatchedOperation& operation, double now_s);
   /// there_s: when the last rank that it needed had come, 0 where that is not known. is_awaited: the rank stands still
   /// until this operation, or one behind it, is done.

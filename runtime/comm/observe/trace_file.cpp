@@ -116,13 +116,12 @@ class TraceBuilder {
   void add_exposed(const RankRecords& rank) {
     for (const ExposedInterval& interval : rank.exposed) {
       const LoggedOperation& op = rank.operations[interval.operation];
+      Json args = {{"step", op.step}};
+      if (op.wait_s >= 0) args["late_ranks_ms"] = interval.wait_s * 1e3;
       track(kStillTrack, "standing still")
           .slices.push_back({time(interval.start_s),
                              time(interval.end_s),
-                             {{"name", rank.rows[op.row].tag},
-                              {"cat", "exposed"},
-                              {"ph", "X"},
-                              {"args", {{"step", op.step}, {"late_ranks_ms", interval.wait_s * 1e3}}}}});
+                             {{"name", rank.rows[op.row].tag}, {"cat", "exposed"}, {"ph", "X"}, {"args", args}}});
     }
   }
 
@@ -162,11 +161,12 @@ class TraceBuilder {
     const LoggedRow& row = rank.rows[op.row];
     Json args = {{"step", op.step},
                  {"group", rank.groups[op.group].name},
-                 {"algorithm", row.backend == "own" ? algorithm_name(row.algorithm) : std::string_view(row.backend)},
+                 {"backend", row.backend},
                  {"sequence", op.sequence},
                  {"bytes", op.bytes},
                  {"queued_ms", (op.started_s - op.enqueued_s) * 1e3},
                  {"exposed_ms", op.exposed_s * 1e3}};
+    if (const auto algorithm = recorded_algorithm(row.algorithm)) args["algorithm"] = *algorithm;
     if (op.wait_s >= 0) args["wait_ms"] = op.wait_s * 1e3;
     if (op.sent_intra_bytes >= 0) {
       args["sent_intra_bytes"] = op.sent_intra_bytes;
