@@ -205,7 +205,7 @@ std::string cards_html(const Comparison& comparison) {
          card_html("least memory", fixed(small->peak_bytes / kMega, 1) + " MB", small->name) +
          (counts_links(comparison.records) ? card_html("sends least", fixed(*sent / kMega, 2) + " MB", quiet->name)
                                            : card_html("sends least", "not known", "--comm mpi counts no links")) +
-         card_html("least in the way", fixed(100 * hidden->exposed_share(), 1) + "% of the step", hidden->name) +
+         card_html("least of a step in the way", fixed(100 * hidden->exposed_share(), 1) + "%", hidden->name) +
          "</div>\n";
 }
 
