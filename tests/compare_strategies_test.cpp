@@ -246,6 +246,7 @@ TEST_F(CompareStrategies, RefusesWhatCannotBeInOneLine) {
       {"--ranks 2 --strategies hsdp", {"--strategies hsdp", "--topology NODESxRANKS"}},
       {"--ranks 5", {"nothing to compare with one", "tp5: --heads 2", "zero2, zero3, hsdp: --global-batch 8"}},
       {"--ranks 2 --strategies pp2+m3", {"--strategies pp2+m3", "8 rows", "m3"}},
+      {"--ranks 4 --topology 3x2", {"compare_strategies: --topology 3x2", "2x2"}},
       {"--profile nope", {"--profile nope", "a100-hdr, h100-ndr, host"}},
       {"--json /nonexistent/x", {"--json /nonexistent/x"}},
       {"--html /dev/full", {"--html /dev/full", "no regular file"}},

@@ -24,7 +24,7 @@ std::string reason_of(const std::string& name, const ConfigError& error) {
         std::find_if(by_reason.begin(), by_reason.end(), [&](const auto& r) { return r.first == reason; });
     same == by_reason.end() ? void(by_reason.emplace_back(reason, name)) : void(same->second += ", " + name);
   }
-  if (by_reason.size() == 1 && plan.strategies.empty()) throw ConfigError(by_reason[0].first);  // so for all options
+  if (by_reason.size() == 1) throw ConfigError(by_reason[0].first);  // the same for all
   std::string text = "nothing to compare with one on " + std::to_string(world_size) + " ranks";
   for (const auto& [reason, names] : by_reason) text += "; " + names + ": " + reason;
   throw ConfigError(text);
