@@ -5,6 +5,7 @@
 //
 // Exit codes: 0 done, 1 a run failed or a strategy trained something else (its loss differs), 2 the user asked for
 // something impossible.
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -36,14 +37,15 @@ bool report(const Comparison& comparison, const ComparisonPlan& plan) {
 int main(int argc, char** argv) {
   const Environment environment = read_environment();
   const bool speaks = environment.launcher_rank.value_or(0) == 0;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that is too large for the user's limit is told as one that cannot be written
   return examples::exit_code_of("compare_strategies", speaks, [&] {
     set_log_level(environment.log_level);
     const auto options = parse_options(argc, argv, speaks);
     if (!options) return 0;
     const ComparisonPlan plan = make_comparison_plan(*options);
-    const train::Corpus corpus = train::load_corpus(options->base.data);
-    const train::CorpusSplit text =
-        train::split_corpus(corpus.bytes, 0, options->base.seq_len, options->base.global_batch, options->base.data);
+    const train_gpt::Options& base = plan.options.base;
+    const train::Corpus corpus = train::load_corpus(base.data);
+    const train::CorpusSplit text = train::split_corpus(corpus.bytes, 0, base.seq_len, base.global_batch, base.data);
     bool all_equal = true;
     comm::run_world(plan.world, [&](comm::World& world) {
       const Comparison comparison = compare(world, plan, text);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/subprocess.h"
 
@@ -24,6 +25,12 @@ const std::string kModel = "--data " SIXFOLD_SOURCE_DIR
                            "/tests/compare_strategies_test.cpp --layers 2 --dim 16 --heads 2 --seq-len 16 "
                            "--global-batch 8 --steps 3 --threads 1 ";
 
+/// kModel with another choice.
+std::string model_with(const std::string& choice, const std::string& other) {
+  std::string model = kModel;
+  return model.replace(model.find(choice), choice.size(), other);
+}
+
 class CompareStrategies : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,8 +40,8 @@ class CompareStrategies : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 
-  json run(const std::string& start, const std::string& options) {
-    const Outcome outcome = run_command(start + kModel + options + " --json " + file("json"));
+  json run(const std::string& start, const std::string& options, const std::string& model = kModel) {
+    const Outcome outcome = run_command(start + model + options + " --json " + file("json"));
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     output_ = outcome.output;
     return json::parse(std::ifstream(file("json")));
@@ -69,6 +76,21 @@ constexpr double parameter_bytes() {
   return 4.0 * (kLayers * (12 * kDim * kDim + 13 * kDim) + kDim * (kVocabulary + kSeqLen) + 2 * kDim);
 }
 
+/// Times are medians of steps 2 and 3, so means of the two.
+void expect_figures_of_steps(const json& s) {
+  const double step_ms = (s["steps"][1]["ms"].get<double>() + s["steps"][2]["ms"].get<double>()) / 2;
+  EXPECT_NEAR(s["step_ms"], step_ms, 1e-9 * step_ms);
+  EXPECT_EQ(s["counted_steps"], 2);
+  EXPECT_GE(s["exposed_ms"], s["late_ms"]);
+  EXPECT_LE(s["exposed_ms"], s["step_ms"]);
+  double exposed_ms = 0;  // of two steps, sums and means can be taken in any order
+  for (const json& row : s["comm"]) {
+    exposed_ms += row["exposed_ms"].get<double>();
+    EXPECT_NE(row["tag"], "dp.params");  // before the first step
+  }
+  EXPECT_NEAR(exposed_ms, s["exposed_ms"], 1e-9 + 1e-9 * exposed_ms);
+}
+
 void expect_what_formulas_say(const json& document) {
   const double activation = 4.0 * kBatch * kSeqLen * kDim;  // S
   EXPECT_EQ(document["checks"]["losses_equal"], true);
@@ -86,8 +108,7 @@ void expect_what_formulas_say(const json& document) {
     for (size_t step = 0; step < 3; ++step) {
       EXPECT_NEAR(s["steps"][step]["loss"], one["steps"][step]["loss"].get<double>(), 1e-4);
     }
-    EXPECT_GT(s["step_ms"], 0);
-    EXPECT_GE(s["exposed_ms"], s["late_ms"]);
+    expect_figures_of_steps(s);
     EXPECT_EQ(s["timeline"]["ranks"].size(), s["ranks"]);
     for (const json& rank : s["timeline"]["ranks"]) EXPECT_TRUE(rank["tracks"].contains("forward")) << rank;
     for (const json& row : s["traffic"]) {
@@ -117,6 +138,7 @@ TEST_F(CompareStrategies, StrategiesTrainTheSameAndSendWhatFormulasSay) {
   EXPECT_EQ(times(output_, "losses of all 3 steps are equal"), 1);
   const json& verdict = strategy(document, "tp2")["verdicts"][0];
   EXPECT_EQ(verdict["profile"], "a100-hdr");
+  EXPECT_EQ(document["no_placements"], "that takes --emulate-links and two nodes, such as --topology 2x2");
   EXPECT_EQ(verdict["axes"][0]["axis"], "tp");
   EXPECT_GT(verdict["axes"][0]["across"]["all_ms"], verdict["axes"][0]["inside"]["all_ms"]);
 }
@@ -127,6 +149,31 @@ TEST_F(CompareStrategies, ProcessesGiveTheSame) {
   EXPECT_EQ(document["ranks"], "2 ranks (mpi)");
   expect_what_formulas_say(document);
 }
+
+// MPI's own collectives: nobody counts what they send, and so nothing says that it did.
+TEST_F(CompareStrategies, WhatMpiSendsIsNotKnown) {
+  const json document =
+      run(mpirun(2) + kProgram, "--strategies one,zero1 --comm mpi --profile host --html " + file("page"));
+  EXPECT_EQ(document["checks"]["bytes_equal"], nullptr);
+  EXPECT_EQ(strategy(document, "one")["sent_bytes"], 0);
+  const json& zero1 = strategy(document, "zero1");
+  for (const char* key : {"sent_bytes", "sent_inter_bytes", "late_ms", "differing_bytes"}) {
+    EXPECT_TRUE(zero1.at(key).is_null()) << key;
+  }
+  EXPECT_GT(zero1["exposed_ms"], 0);
+  ASSERT_FALSE(zero1["comm"].empty());
+  for (const json& row : zero1["comm"]) {
+    for (const char* key : {"sent_bytes", "formula_bytes", "late_ms"}) EXPECT_TRUE(row.at(key).is_null()) << row;
+  }
+  for (const json& sum : zero1["by_primitive"]) EXPECT_TRUE(sum.at("sent_bytes").is_null()) << sum;
+  EXPECT_TRUE(zero1["verdicts"][0]["axes"][0].at("sent_mb").is_null());
+  EXPECT_EQ(times(output_, "bytes in the links are not checked: --comm mpi counts no links"), 1) << output_;
+  std::stringstream page;
+  page << std::ifstream(file("page")).rdbuf();
+  EXPECT_EQ(times(page.str(), "<li class=\"open\">bytes in the links are not checked"), 1);
+  EXPECT_EQ(times(page.str(), "sends least</div><div class=\"number\">not known</div>"), 1);
+  EXPECT_EQ(times(page.str(), "waiting for a late rank"), 0);
+}
 #endif
 
 TEST_F(CompareStrategies, EitherPlacementIsMeasuredOnEmulatedLinks) {
@@ -136,6 +183,7 @@ TEST_F(CompareStrategies, EitherPlacementIsMeasuredOnEmulatedLinks) {
   ASSERT_EQ(document["placements"].size(), 1u);
   const json& placement = document["placements"][0];
   EXPECT_EQ(placement["strategy"], "dp2xtp2");
+  EXPECT_EQ(document["no_placements"], nullptr);
   EXPECT_EQ(placement["runs"][0]["inside"], "tp");
   EXPECT_EQ(placement["runs"][1]["inside"], "dp");
   EXPECT_EQ(placement["runs"][1]["across"], "tp");
@@ -154,17 +202,54 @@ TEST_F(CompareStrategies, AStrategyThatDiffersEndsWithOne) {
   const Outcome outcome =
       run_command(kProgram + "--ranks 2 " + kModel + "--strategies ddp,tp2 --optimizer sgd --lr 1e30 --clip 0");
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
-  EXPECT_EQ(times(outcome.output, "LOSS DIFFERS: "), 2) << outcome.output;
+  EXPECT_EQ(times(outcome.output, "LOSS IS NOT FINITE: "), 2) << outcome.output;
+  EXPECT_EQ(times(outcome.output, "LOSS DIFFERS: "), 0) << outcome.output;
+}
+
+// Five ranks divide neither heads nor layers: what is left is data parallel, with a batch that they divide.
+TEST_F(CompareStrategies, AnyNumberOfRanksHasSomethingToCompare) {
+  const json document = run(kProgram + "--ranks 5 ", "", model_with("--global-batch 8", ""));
+  EXPECT_EQ(document["global_batch"], 20);
+  std::vector<std::string> names;
+  for (const json& s : document["strategies"]) names.push_back(s["name"]);
+  EXPECT_EQ(names, (std::vector<std::string>{"one", "ddp", "ddp+no-overlap", "zero1", "zero2", "zero3"}));
+  EXPECT_EQ(times(output_, "left out: tp5 (--heads 2 is not cut"), 1) << output_;
+}
+
+TEST_F(CompareStrategies, TheSameStrategyIsComparedOnce) {
+  const json document =
+      run(kProgram + "--ranks 2 ", "--strategies \" one , tp2, dp1xtp2 \"", model_with("--steps 3", "--steps 1"));
+  EXPECT_EQ(document["strategies"].size(), 2u);
+  EXPECT_EQ(times(output_, "left out: dp1xtp2 (the same as tp2, compared once)"), 1) << output_;
+  EXPECT_EQ(times(output_, "losses of the one step are equal"), 1) << output_;
+}
+
+TEST_F(CompareStrategies, FilesThatDoNotFitLeaveWhatWasThere) {
+  std::ofstream(file("json")) << "before";
+  for (const char* flag : {"--json ", "--html "}) {
+    const std::string path = file(flag[2] == 'j' ? "json" : "page");
+    const Outcome outcome =
+        run_command("bash -c 'ulimit -f 1; exec " + kProgram + kModel + "--strategies one " + flag + path + "'");
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+    EXPECT_EQ(times(outcome.output, flag + path + ": cannot be written"), 1) << outcome.output;
+  }
+  std::string text;
+  std::ifstream(file("json")) >> text;
+  EXPECT_EQ(text, "before");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);  // no part, no page
 }
 
 TEST_F(CompareStrategies, RefusesWhatCannotBeInOneLine) {
   const std::pair<std::string, std::vector<std::string>> cases[] = {
       {"--ranks 2 --strategies zero7", {"--strategies zero7", "allowed", "zero1"}},
-      {"--ranks 2 --strategies tp4", {"--tp 4", "2 ranks", "Allowed"}},
-      {"--ranks 2 --strategies hsdp", {"--hsdp", "--topology NODESxRANKS"}},
+      {"--ranks 2 --strategies tp4", {"--strategies tp4", "4 ranks", "allowed"}},
+      {"--ranks 2 --strategies hsdp", {"--strategies hsdp", "--topology NODESxRANKS"}},
+      {"--ranks 5", {"nothing to compare with one", "tp5: --heads 2", "zero2, zero3, hsdp: --global-batch 8"}},
       {"--ranks 2 --strategies pp2+m3", {"--strategies pp2+m3", "8 rows", "m3"}},
-      {"--profile nope", {"--profile nope", "a100-hdr"}},
+      {"--ranks 4 --topology 3x2", {"compare_strategies: --topology 3x2", "2x2"}},
+      {"--profile nope", {"--profile nope", "a100-hdr, h100-ndr, host"}},
       {"--json /nonexistent/x", {"--json /nonexistent/x"}},
+      {"--html /dev/full", {"--html /dev/full", "no regular file"}},
       {"--json x --html x", {"--json and --html x"}},
       {"--nope", {"--nope"}},
   };

@@ -39,6 +39,17 @@ for (const text of document.querySelectorAll('.value, .label, .ticks span')) {
   const box = text.getBoundingClientRect();
   if (box.right > innerWidth + 1 || box.left < -1 || box.height == 0) bad.push('outside ' + text.outerHTML);
 }
+for (const ticks of document.querySelectorAll('.ticks')) {
+  let end = -100;
+  for (const tick of ticks.children) {
+    const box = tick.getBoundingClientRect();
+    if (box.left < end + 6) bad.push('too near ' + ticks.textContent);
+    end = box.right;
+  }
+}
+const colours = [...document.querySelectorAll('#colours-of-timelines .swatch')].map(
+    swatch => getComputedStyle(swatch).backgroundColor);
+if (colours.length < 6 || new Set(colours).size < colours.length) bad.push('colours of timelines: ' + colours);
 if (document.documentElement.scrollWidth > innerWidth) bad.push('wider than the window');
 if (performance.getEntriesByType('resource').length > 0) bad.push('asked for a resource');
 document.title = 'SEEN at ' + innerWidth + ': ' + (bad.length == 0 ? 'all good' : bad.slice(0, 5).join('; '));

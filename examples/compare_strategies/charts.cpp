@@ -93,7 +93,7 @@ std::string axis_html(const std::vector<double>& ticks, const std::string& unit)
     const double place = 100 * tick / ticks.back();
     const char* edge = tick == 0 ? " class=\"first\"" : tick == ticks.back() ? " class=\"last\"" : "";
     html += "<span" + std::string(edge) + " style=\"left:" + number_text(place) + "%\">" + number_text(tick) +
-            (tick == ticks.back() ? " " + escaped(unit) : "") + "</span>";
+            (tick == 0 ? " " + escaped(unit) : "") + "</span>";
   }
   return html + "</div></div>\n";
 }

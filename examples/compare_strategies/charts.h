@@ -1,5 +1,5 @@
 // Bar charts as HTML: each bar an SVG that stretches to the width there is, every word and number text beside it, so
-// that it can be read on a telephone and copied. No script. Colours are classes c1 .. c8 of page.css. Pure.
+// that it can be read on a telephone and copied. No script. Colours are classes c1 .. c10 of page.css. Pure.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ std::string bar_chart_html(const BarChart& chart);
 /// Round numbers from 0 up: the last is the first of them that is at least `largest`; 3 to 6 of them.
 std::vector<double> axis_ticks(double largest);
 
-/// The axis above or below drawings: ticks at their places.
+/// The axis above or below drawings: ticks at their places, the unit with the first, which has most room.
 std::string axis_html(const std::vector<double>& ticks, const std::string& unit);
 
 /// With &, <, > and quotes as HTML wants them.

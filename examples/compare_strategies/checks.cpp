@@ -37,17 +37,23 @@ bool is_reckoned_with(const StrategyRecord& record, const std::string& tag) {
     if (entry.tag != tag) return true;
     const bool known = entry.algorithm == "ring" || entry.algorithm == "direct" || entry.algorithm == "pairwise" ||
                        entry.algorithm == "spread_out" || entry.primitive == "send";
-    return known && entry.counts_links();
+    return known && entry.sent_bytes.has_value();
   });
 }
 
 }  // namespace
 
-double median(std::vector<double> values) {
+double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+bool counts_links(const std::vector<StrategyRecord>& records) {
+  return std::all_of(records.begin(), records.end(), [](const auto& record) { return record.counts_links(); });
 }
 
 std::vector<LossDifference> differing_losses(const std::vector<StrategyRecord>& records, double tolerance) {
@@ -76,8 +82,8 @@ double largest_loss_distance(const std::vector<StrategyRecord>& records) {
 std::vector<std::string> differing_bytes(const StrategyRecord& record) {
   std::vector<std::string> texts;
   for (const CommEntry& entry : record.comm) {
-    if (!entry.counts_links() || is_equal(entry.sent_bytes, entry.formula_bytes)) continue;
-    texts.push_back(both(entry.tag + " by " + entry.algorithm, entry.sent_bytes, entry.formula_bytes));
+    if (!entry.sent_bytes || is_equal(*entry.sent_bytes, *entry.formula_bytes)) continue;
+    texts.push_back(both(entry.tag + " by " + entry.algorithm, *entry.sent_bytes, *entry.formula_bytes));
   }
   for (const TrafficEntry& entry : record.traffic) {
     if (!is_reckoned_with(record, entry.tag) || is_equal(entry.sent_bytes, entry.predicted_bytes)) continue;

@@ -17,27 +17,36 @@ namespace sixfold::compare_strategies {
 struct ComparisonPlan {
   CompareOptions options;
   std::vector<PlannedStrategy> strategies;
-  std::vector<std::pair<std::string, std::string>> left_out;  // of the default list: name, reason
+  std::vector<std::pair<std::string, std::string>> left_out;  // of the list: name, reason
   std::vector<comm::Profile> profiles;                        // of verdicts: emulated links, then --profile
   comm::WorldOptions world;
 };
-/// Throws ConfigError naming flag, value and allowed values; for the default list, where no strategy fits.
+/// Throws ConfigError naming flag, value and allowed values; for the default list, where no strategy of several ranks
+/// fits though there are several.
 ComparisonPlan make_comparison_plan(const CompareOptions& options);
 
-/// A strategy of two axes, run with one axis inside the nodes and the other across them.
+/// A strategy of two axes, run with one axis inside the nodes and the other across them. Times in which data were on
+/// the way and a rank did nothing else: waits for late ranks, such as a pipeline's bubble, are not in them.
 struct PlacementRun {
   std::string inside, across;  // axes
   double step_ms = 0;
-  double exposed_ms =
-      0;  // while data were on the way: waits for late ranks, such as a pipeline's bubble, are not in it
+  std::vector<double> exposed_steps;                    // ms of each step that counts
   double inside_exposed_ms = 0, across_exposed_ms = 0;  // of the operations of that axis
+
+  double exposed_ms() const { return median(exposed_steps); }
+  double lower_quartile() const { return quantile(exposed_steps, 0.25); }
+  double upper_quartile() const { return quantile(exposed_steps, 0.75); }
 };
+/// Of a verdict and a measurement. TooClose: the steps of the two runs differ among themselves as much as the runs do.
+enum class Agreement : uint8_t { Agrees, Disagrees, TooClose };
 struct Placement {
   std::string strategy;
   std::string verdict;  // the axis that belongs inside, by judge()
   PlacementRun first, second;
-  /// Whether less communication was in the way with the verdict's axis inside.
-  bool agrees() const { return (first.exposed_ms <= second.exposed_ms ? first.inside : second.inside) == verdict; }
+
+  /// Two runs differ where the lower quartile of one lies above the upper quartile of the other; with one step each,
+  /// nobody knows. Agrees: less communication was in the way with the verdict's axis inside.
+  Agreement agreement() const;
 };
 
 struct Comparison {
@@ -46,9 +55,13 @@ struct Comparison {
   std::vector<Placement> placements;           // with emulated links between nodes
   std::string ranks;                           // "4 ranks (threads)"
   std::string nodes;                           // Topology::to_string()
+  int num_nodes = 1;
 
   std::vector<LossDifference> differing() const { return differing_losses(records, kLossTolerance); }
 };
+
+/// Why no placements were run though links are emulated or a profile is given, as the end of a sentence; else empty.
+std::string no_placements_because(const Comparison& comparison, const ComparisonPlan& plan);
 
 /// Runs all strategies. The result is complete on rank 0. Collective.
 Comparison compare(comm::World& world, const ComparisonPlan& plan, const train::CorpusSplit& text);

@@ -18,8 +18,11 @@ struct PlannedStrategy {
   train_gpt::Plan plan;  // quiet, without evaluation, sample or files
 };
 
-/// A plan of `spec`, with `base` naming data, model and world, on `world_size` ranks. Throws ConfigError.
+/// A plan of `spec`, with `base` naming data, model and world, on `world_size` ranks. Throws ConfigError: in the words
+/// of strategies, unless what it says holds for one rank alone as well, and so for `base`.
 PlannedStrategy plan_strategy(const StrategySpec& spec, const train_gpt::Options& base, int world_size);
+/// Whether both do the same, whatever they are called.
+bool is_same_run(const PlannedStrategy& a, const PlannedStrategy& b);
 
 /// World ranks in the order of the mesh.
 std::vector<int> ranks_in_order(const parallel::MeshShape& mesh, RankOrder order);

@@ -1,6 +1,7 @@
 #include "examples/compare_strategies/page.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "examples/compare_strategies/charts.h"
@@ -43,21 +44,31 @@ std::string note_of(const StrategyRecord& record) {
 }
 
 std::string step_figure(const Comparison& comparison) {
-  BarChart chart{
-      "steps", "ms", "", {{"computing", "c1"}, {"data on the way", "c2"}, {"waiting for a late rank", "c8"}}, {}};
+  const bool knows_late = counts_links(comparison.records);
+  BarChart chart{"steps", "ms", "", {{"computing", "c1"}, {knows_late ? "data on the way" : "in the way", "c2"}}, {}};
+  if (knows_late) chart.series.push_back({"waiting for a late rank", "c8"});
   for (const StrategyRecord& record : comparison.records) {
-    const double exposed = std::min(record.exposed_ms, record.median_ms), late = std::min(record.late_ms, exposed);
+    const double exposed = std::min(record.exposed_ms, record.median_ms);
+    const double late = knows_late ? std::min(*record.late_ms, exposed) : 0;
+    std::vector<double> parts = {record.median_ms - exposed, exposed - late};
+    if (knows_late) parts.push_back(late);
     chart.bars.push_back({record.name,
                           note_of(record),
-                          {record.median_ms - exposed, exposed - late, late},
+                          parts,
                           fixed(record.median_ms, 1) + " ms, " + fixed(100 * record.exposed_share(), 0) + "%",
                           {}});
   }
   return figure_html("Time of a step",
-                     "Median over the steps, mean of the ranks. Communication is in the way while a rank does nothing "
-                     "else, since data are on the way or since another rank has not come to the operation yet. What "
-                     "hides behind computation costs no time and is not in here. The share is that of both.",
+                     "Communication is in the way while a rank does nothing else, since data are on the way or since "
+                     "another rank has not come to the operation yet. What hides behind computation costs no time and "
+                     "is not in here. The share is that of both. As all figures of a step on this page: " +
+                         std::string(kStepRule) + ".",
                      bar_chart_html(chart), cost_table(comparison));
+}
+
+/// 12, or 7.5 where the ranks' calls are not as many.
+std::string calls_text(double calls) {
+  return fixed(calls, calls == std::round(calls) ? 0 : 1);
 }
 
 std::string bytes_figure(const Comparison& comparison) {
@@ -71,17 +82,19 @@ std::string bytes_figure(const Comparison& comparison) {
     Bar& bar = chart.bars.emplace_back();
     bar.label = record.name;
     bar.note = note_of(record);
-    bar.text = fixed(all.sent_bytes / kMega, 2) + " MB, " + fixed(all.calls, 0) + " calls";
+    const std::string megabytes = all.sent_bytes ? fixed(*all.sent_bytes / kMega, 2) + " MB" : "not known";
+    bar.text = megabytes + ", " + calls_text(all.calls) + " calls";
     bar.values.resize(chart.series.size());
     for (const PrimitiveSum& sum : record.by_primitive()) {
       for (size_t i = 0; i < chart.series.size(); ++i) {
-        if (chart.series[i].name == sum.primitive) bar.values[i] = sum.sent_bytes / kMega;
+        if (chart.series[i].name == sum.primitive) bar.values[i] = sum.sent_bytes.value_or(0) / kMega;
       }
     }
   }
   return figure_html("Sent by each rank in a step",
-                     "Bytes counted in the links, by primitive; the mean of all ranks. Every strategy is a composition "
-                     "of the six primitives, and of sends between pipeline stages.",
+                     "Bytes counted in the links, by primitive. Every strategy is a composition of the six primitives, "
+                     "and of sends between pipeline stages." +
+                         std::string(counts_links(comparison.records) ? "" : " MPI counts no links: not known there."),
                      bar_chart_html(chart), table);
 }
 
@@ -115,11 +128,11 @@ std::string axis_figure(const Comparison& comparison, size_t profile, const std:
   bool after_group = false;
   for (size_t r = 0; r < comparison.records.size(); ++r) {
     const Verdict& verdict = comparison.verdicts[r][profile];
-    const bool is_group = verdict.axes.size() > 1;
+    const bool is_group = verdict.axes.size() > 1;  // gets some space
     for (const AxisCost& axis : verdict.axes) {
       const bool first = &axis == &verdict.axes.front();
       chart.bars.push_back({comparison.records[r].name + ": " + axis.axis,
-                            first && is_group ? verdict.text : "",
+                            first ? verdict.text() : "",
                             {axis.intra.waited_ms, std::max(0.0, axis.penalty_ms())},
                             fixed(axis.intra.waited_ms, 2) + " or " + fixed(axis.inter.waited_ms, 2) + " ms",
                             {},
@@ -130,8 +143,9 @@ std::string axis_figure(const Comparison& comparison, size_t profile, const std:
   const std::string links = name == "emulated" ? "the emulated links" : name;
   return figure_html("Which axis belongs inside a node: " + links,
                      "What each step would wait for the messages of an axis on links of this kind, by the cost model: "
-                     "messages on the critical path in full, all others by what does not fit behind the computation. "
-                     "The axis that loses most across nodes belongs inside.",
+                     "messages on the critical path in full, all others by what does not fit behind the computation "
+                     "that is there meanwhile. " +
+                         std::string(kVerdictRule),
                      bar_chart_html(chart), axis_table(comparison, profile));
 }
 
@@ -149,17 +163,20 @@ std::string placement_figure(const Comparison& comparison) {
   for (const Placement& placement : comparison.placements) {
     for (const PlacementRun* run : {&placement.first, &placement.second}) {
       const bool first = run == &placement.first;
-      chart.bars.push_back({placement.strategy + ": " + run->inside + " inside",
-                            run->across + " across" + (run->inside == placement.verdict ? ", as the verdict says" : ""),
-                            {run->inside_exposed_ms, run->across_exposed_ms},
-                            fixed(run->exposed_ms, 1) + " ms",
-                            {},
-                            first});
+      chart.bars.push_back(
+          {placement.strategy + ": " + run->inside + " inside",
+           run->across + " across" +
+               (run->inside == placement.verdict ? ", as the verdict says: " + agreement_text(placement) : ""),
+           {run->inside_exposed_ms, run->across_exposed_ms},
+           fixed(run->exposed_ms(), 1) + " ms",
+           {},
+           first});
     }
   }
   return figure_html("Either axis inside the nodes, measured",
                      "Time of a step in which data were on the way and a rank did nothing else, without waits for late "
-                     "ranks, on emulated links, with the ranks laid out in either order.",
+                     "ranks, on emulated links, with the ranks laid out in either order. " +
+                         std::string(kAgreementRule),
                      bar_chart_html(chart), placement_table(comparison));
 }
 
@@ -182,17 +199,22 @@ std::string cards_html(const Comparison& comparison) {
   const StrategyRecord* small = least([](const StrategyRecord& r) { return r.peak_bytes; });
   const StrategyRecord* quiet = least([](const StrategyRecord& r) { return r.all_primitives().sent_bytes; });
   const StrategyRecord* hidden = least([](const StrategyRecord& r) { return r.exposed_share(); });
-  return "<div class=\"cards\">\n" + card_html("quickest step", fixed(quick->median_ms, 1) + " ms", quick->name) +
+  const std::optional<double> sent = quiet->all_primitives().sent_bytes;
+  return "<p class=\"best\">Of the strategies with communication:</p>\n<div class=\"cards\">\n" +
+         card_html("quickest step", fixed(quick->median_ms, 1) + " ms", quick->name) +
          card_html("least memory", fixed(small->peak_bytes / kMega, 1) + " MB", small->name) +
-         card_html("sends least", fixed(quiet->all_primitives().sent_bytes / kMega, 2) + " MB", quiet->name) +
-         card_html("least in the way", fixed(100 * hidden->exposed_share(), 1) + "%", hidden->name) + "</div>\n";
+         (counts_links(comparison.records) ? card_html("sends least", fixed(*sent / kMega, 2) + " MB", quiet->name)
+                                           : card_html("sends least", "not known", "--comm mpi counts no links")) +
+         card_html("least of a step in the way", fixed(100 * hidden->exposed_share(), 1) + "%", hidden->name) +
+         "</div>\n";
 }
 
 std::string checks_html(const Comparison& comparison) {
+  const char* const classes[] = {"good", "bad", "open"};  // by state
   std::string html = "<ul class=\"checks\">";
-  for (const std::string& sentence : check_sentences(comparison)) {
-    const bool bad = sentence.find("differ") != std::string::npos || sentence.find("DIFFER") != std::string::npos;
-    html += "<li" + std::string(bad ? " class=\"bad\"" : "") + ">" + escaped(sentence) + "</li>\n";
+  for (const CheckSentence& sentence : check_sentences(comparison)) {
+    html += "<li class=\"" + std::string(classes[static_cast<size_t>(sentence.state)]) + "\">" +
+            escaped(sentence.text) + "</li>\n";
   }
   return html + "</ul>\n";
 }
@@ -218,9 +240,9 @@ std::string lead_of(const Comparison& comparison, const ComparisonPlan& plan) {
          " on " + machine_of(comparison, plan) + ".";
 }
 
-std::string footer_html(const ComparisonPlan& plan) {
+std::string footer_html(const Comparison& comparison, const ComparisonPlan& plan) {
   std::string html = "<footer>\n";
-  for (const std::string& sentence : left_out_sentences(plan)) html += "<p>" + escaped(sentence) + "</p>\n";
+  for (const std::string& sentence : left_out_sentences(comparison, plan)) html += "<p>" + escaped(sentence) + "</p>\n";
   return html +
          "<p>Made by <code>compare_strategies --html</code> of Sixfold. All numbers are in this file as JSON, in the "
          "element <code>#data</code>.</p>\n</footer>\n";
@@ -247,7 +269,7 @@ std::string page_html(const Comparison& comparison, const ComparisonPlan& plan, 
   html += bytes_figure(comparison) + memory_figure(comparison);
   for (size_t p = 0; p < plan.profiles.size(); ++p) html += axis_figure(comparison, p, plan.profiles[p].name);
   if (!comparison.placements.empty()) html += placement_figure(comparison);
-  return html + footer_html(plan) + embedded(json) + "</main>\n</body>\n</html>\n";
+  return html + footer_html(comparison, plan) + embedded(json) + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace sixfold::compare_strategies

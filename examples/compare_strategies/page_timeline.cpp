@@ -25,8 +25,8 @@ const std::vector<Kind> kOnTop = {{"forward", "c1", "forward"},
                                   {"optimizer", "c3", "optimizer"},
                                   {"in the way", "c2", "data on the way"},
                                   {"late", "c8", "waiting for a late rank"}};
-const std::vector<Kind> kBelowThat = {{"dp", "c7", "dp"}, {"dp x sp", "c7", "dp"}, {"hsdp", "c3", "hsdp"},
-                                      {"pp", "c1", "pp"}, {"sp", "c6", "sp"},      {"tp", "c4", "tp"}};
+const std::vector<Kind> kBelowThat = {{"dp", "c7", "dp"}, {"dp x sp", "c7", "dp"}, {"hsdp", "c10", "hsdp"},
+                                      {"pp", "c9", "pp"}, {"sp", "c6", "sp"},      {"tp", "c4", "tp"}};
 
 bool is_used(const Comparison& comparison, const std::string& kind) {
   for (const StrategyRecord& record : comparison.records) {
@@ -42,7 +42,9 @@ std::string legend_html(const Comparison& comparison, const std::string& title, 
   std::set<std::string> names;
   for (const Kind& kind : kinds) {
     if (!is_used(comparison, kind.name) || !names.insert(kind.legend).second) continue;
-    html += "<li><span class=\"swatch " + kind.colour + "\"></span>" + kind.legend + "</li>";
+    // Where late ranks are not known, they are in it.
+    const bool is_both = kind.name == "in the way" && !counts_links(comparison.records);
+    html += "<li><span class=\"swatch " + kind.colour + "\"></span>" + (is_both ? kind.name : kind.legend) + "</li>";
   }
   return html + "</ul>\n";
 }
@@ -99,8 +101,8 @@ double longest_s(const Comparison& comparison) {
 std::string timelines_html(const Comparison& comparison) {
   const std::vector<double> ticks = axis_ticks(1e3 * longest_s(comparison));
   const double scale = kWidth * 1e3 / ticks.back();
-  std::string html = legend_html(comparison, "each rank:", kOnTop);
-  html += legend_html(comparison, "messages of:", kBelowThat) + "<div class=\"timelines\" id=\"timelines\">\n";
+  std::string html = "<div id=\"colours-of-timelines\">\n" + legend_html(comparison, "each rank:", kOnTop);
+  html += legend_html(comparison, "messages of:", kBelowThat) + "</div>\n<div class=\"timelines\" id=\"timelines\">\n";
   for (const StrategyRecord& record : comparison.records) {
     html += "<div class=\"timeline\"><div class=\"label\">" + escaped(record.name) + " <small>" +
             mesh_text(record.mesh) + ", step " + std::to_string(record.timeline_step) + "</small></div>\n";

@@ -11,8 +11,8 @@ std::vector<PrimitiveSum> StrategyRecord::by_primitive() const {
     for (const CommEntry& entry : comm) {
       if (entry.primitive != sum.primitive) continue;
       sum.calls += entry.calls;
-      sum.sent_bytes += entry.sent_bytes;
-      sum.sent_inter_bytes += entry.sent_inter_bytes;
+      sum.sent_bytes = sum_of(sum.sent_bytes, entry.sent_bytes);
+      sum.sent_inter_bytes = sum_of(sum.sent_inter_bytes, entry.sent_inter_bytes);
     }
     if (sum.calls > 0) sums.push_back(sum);
   }
@@ -23,10 +23,32 @@ PrimitiveSum StrategyRecord::all_primitives() const {
   PrimitiveSum all{"all"};
   for (const PrimitiveSum& sum : by_primitive()) {
     all.calls += sum.calls;
-    all.sent_bytes += sum.sent_bytes;
-    all.sent_inter_bytes += sum.sent_inter_bytes;
+    all.sent_bytes = sum_of(all.sent_bytes, sum.sent_bytes);
+    all.sent_inter_bytes = sum_of(all.sent_inter_bytes, sum.sent_inter_bytes);
   }
   return all;
+}
+
+bool StrategyRecord::counts_links() const {
+  return std::all_of(comm.begin(), comm.end(), [](const CommEntry& entry) { return entry.sent_bytes.has_value(); });
+}
+
+std::vector<double> StrategyRecord::exposed_steps(const std::vector<std::string>& axes) const {
+  std::vector<double> sums(num_counted);
+  for (const CommEntry& entry : comm) {
+    if (std::find(axes.begin(), axes.end(), axis_of_tag(entry.tag, mesh)) == axes.end()) continue;
+    for (size_t i = 0; i < entry.exposed_steps.size(); ++i) sums.at(i) += entry.exposed_steps[i];
+  }
+  return sums;
+}
+
+std::vector<double> StrategyRecord::transfer_steps(const std::vector<std::string>& axes) const {
+  std::vector<double> sums = exposed_steps(axes);
+  for (const CommEntry& entry : comm) {
+    if (std::find(axes.begin(), axes.end(), axis_of_tag(entry.tag, mesh)) == axes.end()) continue;
+    for (size_t i = 0; i < entry.late_steps.size(); ++i) sums.at(i) -= entry.late_steps[i];
+  }
+  return sums;
 }
 
 std::string axis_of_tag(const std::string& tag, const parallel::MeshShape& mesh) {

@@ -1,6 +1,7 @@
 #include "examples/compare_strategies/report_json.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,10 +13,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 Json comm_json(const StrategyRecord& record) {
   Json rows = Json::array();
   for (const CommEntry& entry : record.comm) {
-    const auto counted = [&](double bytes) { return entry.counts_links() ? Json(bytes) : Json(nullptr); };
     rows.push_back({{"tag", entry.tag},
                     {"axis", axis_of_tag(entry.tag, record.mesh)},
                     {"primitive", entry.primitive},
@@ -24,12 +28,12 @@ Json comm_json(const StrategyRecord& record) {
                     {"group_size", entry.group_size},
                     {"calls", entry.calls},
                     {"bytes", entry.bytes},
-                    {"sent_bytes", counted(entry.sent_bytes)},
-                    {"sent_inter_bytes", counted(entry.sent_inter_bytes)},
-                    {"formula_bytes", counted(entry.formula_bytes)},
+                    {"sent_bytes", or_null(entry.sent_bytes)},
+                    {"sent_inter_bytes", or_null(entry.sent_inter_bytes)},
+                    {"formula_bytes", or_null(entry.formula_bytes)},
                     {"ms", entry.ms},
                     {"exposed_ms", entry.exposed_ms},
-                    {"late_ms", entry.late_ms}});
+                    {"late_ms", or_null(entry.late_ms)}});
   }
   return rows;
 }
@@ -47,7 +51,7 @@ Json memory_json(const StrategyRecord& record) {
   for (const MemoryEntry& entry : record.memory) {
     rows.push_back({{"category", entry.category},
                     {"peak_bytes", entry.peak_bytes},
-                    {"predicted_bytes", entry.predicted_bytes ? Json(*entry.predicted_bytes) : Json(nullptr)},
+                    {"predicted_bytes", or_null(entry.predicted_bytes)},
                     {"worst", entry.worst}});
   }
   return rows;
@@ -63,17 +67,17 @@ Json verdict_json(const Verdict& verdict) {
     axes.push_back({{"axis", axis.axis},
                     {"group_size", axis.group_size},
                     {"messages", axis.messages},
-                    {"sent_mb", axis.sent_mb},
+                    {"sent_mb", or_null(axis.sent_mb)},
                     {"largest_mb", axis.largest_mb},
                     {"critical_mb", axis.critical_mb},
                     {"critical_share", axis.critical_share},
-                    {"needs_node", axis.needs_node()},
+                    {"link", link_name(axis.link)},
                     {"inside", times_json(axis.intra)},
                     {"across", times_json(axis.inter)},
                     {"penalty_ms", axis.penalty_ms()},
                     {"measured_exposed_ms", axis.measured_exposed_ms}});
   }
-  return {{"profile", verdict.profile}, {"compute_ms", verdict.compute_ms}, {"text", verdict.text}, {"axes", axes}};
+  return {{"profile", verdict.profile}, {"compute_ms", verdict.compute_ms}, {"text", verdict.text()}, {"axes", axes}};
 }
 
 /// Milliseconds to the microsecond, which is what clocks tell.
@@ -108,8 +112,8 @@ Json strategy_json(const StrategyRecord& record, const std::vector<Verdict>& ver
   for (const PrimitiveSum& sum : record.by_primitive()) {
     primitives.push_back({{"primitive", sum.primitive},
                           {"calls", sum.calls},
-                          {"sent_bytes", sum.sent_bytes},
-                          {"sent_inter_bytes", sum.sent_inter_bytes}});
+                          {"sent_bytes", or_null(sum.sent_bytes)},
+                          {"sent_inter_bytes", or_null(sum.sent_inter_bytes)}});
   }
   for (const Verdict& verdict : verdicts) judged.push_back(verdict_json(verdict));
   const PrimitiveSum all = record.all_primitives();
@@ -123,20 +127,20 @@ Json strategy_json(const StrategyRecord& record, const std::vector<Verdict>& ver
           {"step_ms", record.median_ms},
           {"tokens_per_s", record.tokens_per_s},
           {"exposed_ms", record.exposed_ms},
-          {"late_ms", record.late_ms},
+          {"late_ms", or_null(record.late_ms)},
           {"comm_ms", record.comm_ms},
-          {"comm_exposed_ms", record.comm_exposed_ms},
           {"exposed_share", record.exposed_share()},
           {"overlap_share", record.overlap_share()},
+          {"counted_steps", record.num_counted},
           {"steps", steps},
           {"loss", record.losses.back()},
           {"by_primitive", primitives},
           {"calls", all.calls},
-          {"sent_bytes", all.sent_bytes},
-          {"sent_inter_bytes", all.sent_inter_bytes},
+          {"sent_bytes", or_null(all.sent_bytes)},
+          {"sent_inter_bytes", or_null(all.sent_inter_bytes)},
           {"comm", comm_json(record)},
           {"traffic", traffic_json(record)},
-          {"differing_bytes", differing_bytes(record)},
+          {"differing_bytes", record.counts_links() ? Json(differing_bytes(record)) : Json(nullptr)},
           {"memory", memory_json(record)},
           {"peak_bytes", record.peak_bytes},
           {"differing_memory", differing_memory(record)},
@@ -154,9 +158,13 @@ Json checks_json(const Comparison& comparison) {
     bytes_equal &= differing_bytes(record).empty();
     memory_within &= differing_memory(record).empty();
   }
-  return {{"losses_equal", losses.empty()},      {"largest_loss_distance", largest_loss_distance(comparison.records)},
-          {"loss_tolerance", kLossTolerance},    {"differing_losses", losses},
-          {"bytes_equal", bytes_equal},          {"memory_within", memory_within},
+  const Json bytes = counts_links(comparison.records) ? Json(bytes_equal) : Json(nullptr);
+  return {{"losses_equal", losses.empty()},
+          {"largest_loss_distance", largest_loss_distance(comparison.records)},
+          {"loss_tolerance", kLossTolerance},
+          {"differing_losses", losses},
+          {"bytes_equal", bytes},
+          {"memory_within", memory_within},
           {"memory_tolerance", kMemoryTolerance}};
 }
 
@@ -168,13 +176,15 @@ Json placements_json(const Comparison& comparison) {
       runs.push_back({{"inside", run->inside},
                       {"across", run->across},
                       {"step_ms", run->step_ms},
-                      {"exposed_ms", run->exposed_ms},
+                      {"exposed_ms", run->exposed_ms()},
+                      {"exposed_quartiles", {run->lower_quartile(), run->upper_quartile()}},
                       {"inside_exposed_ms", run->inside_exposed_ms},
                       {"across_exposed_ms", run->across_exposed_ms}});
     }
+    const Agreement agreement = placement.agreement();
     rows.push_back({{"strategy", placement.strategy},
                     {"verdict", placement.verdict},
-                    {"agrees", placement.agrees()},
+                    {"agrees", agreement == Agreement::TooClose ? Json(nullptr) : Json(agreement == Agreement::Agrees)},
                     {"runs", runs}});
   }
   return rows;
@@ -185,6 +195,7 @@ Json placements_json(const Comparison& comparison) {
 Json json_of(const Comparison& comparison, const ComparisonPlan& plan) {
   const train_gpt::Options& base = plan.options.base;
   Json strategies = Json::array(), left_out = Json::array();
+  const std::string no_placements = no_placements_because(comparison, plan);
   for (size_t r = 0; r < comparison.records.size(); ++r) {
     strategies.push_back(strategy_json(comparison.records[r], comparison.verdicts[r]));
   }
@@ -206,13 +217,20 @@ Json json_of(const Comparison& comparison, const ComparisonPlan& plan) {
           {"checks", checks_json(comparison)},
           {"strategies", strategies},
           {"left_out", left_out},
-          {"placements", placements_json(comparison)}};
+          {"placements", placements_json(comparison)},
+          {"no_placements", no_placements.empty() ? Json(nullptr) : Json(no_placements)}};
 }
 
 void write_file(const std::string& flag, const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << std::flush;
-  if (!file) throw ConfigError(flag + " " + path + ": cannot be written (is the disk full?)");
+  const std::string unfinished = path + ".part";
+  std::ofstream file(unfinished, std::ios::trunc);
+  file << text;
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(unfinished, path, failed);
+  if (file && !failed) return;
+  std::filesystem::remove(unfinished, failed);
+  throw ConfigError(flag + " " + path + ": cannot be written (is the disk full?)");
 }
 
 }  // namespace sixfold::compare_strategies

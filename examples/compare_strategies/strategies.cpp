@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
+#include <regex>
 #include <set>
 
+#include "runtime/core/divisors.h"
 #include "runtime/core/error.h"
 
 namespace sixfold::compare_strategies {
@@ -19,14 +22,20 @@ constexpr const char* kParts =
   throw ConfigError("--strategies " + strategy + ": " + why + " (allowed: " + allowed + ")");
 }
 
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\n"), last = text.find_last_not_of(" \t\n");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+/// Without blanks around the pieces.
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> pieces;
   size_t start = 0;
   for (size_t at = text.find(separator); at != std::string::npos; at = text.find(separator, start)) {
-    pieces.push_back(text.substr(start, at - start));
+    pieces.push_back(trimmed(text.substr(start, at - start)));
     start = at + 1;
   }
-  pieces.push_back(text.substr(start));
+  pieces.push_back(trimmed(text.substr(start)));
   return pieces;
 }
 
@@ -121,18 +130,39 @@ void check_parts(const StrategySpec& spec, const std::set<std::string>& parts) {
 
 StrategySpec parse_strategy(const std::string& text) {
   StrategySpec spec;
-  spec.name = text;
   std::set<std::string> parts, kinds;
+  for (const std::string& part : split(text, '+')) spec.name += (spec.name.empty() ? "" : "+") + part;
   for (const std::string& part : split(text, '+')) {
     looks_like_mesh(part) ? read_mesh(part, spec) : read_word(part, spec);
     const std::string kind = kind_of(part);
-    if (!kinds.insert(kind).second) refuse(text, "'" + part + "' is one too many", kind);
+    if (!kinds.insert(kind).second) refuse(spec.name, "'" + part + "' is one too many", kind);
     parts.insert(part);
   }
   const bool names_stage = parts.count("ddp") + parts.count("zero1") + parts.count("zero2") > 0;
   if (spec.hsdp && !names_stage) spec.zero = 3;
   check_parts(spec, parts);
   return spec;
+}
+
+/// "1 rank", "4 ranks".
+std::string ranks_text(double count) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.0f rank%s", count, count == 1 ? "" : "s");
+  return text;
+}
+
+parallel::MeshShape mesh_on(const StrategySpec& spec, int num_ranks) {
+  const parallel::MeshShape& mesh = spec.mesh;
+  const double others = 1.0 * mesh.pp * mesh.sp * mesh.tp, all = others * std::max(mesh.dp, 1);
+  if (mesh.dp > 0 && all != num_ranks) {
+    refuse(spec.name, "its mesh is of " + ranks_text(all) + ", and there are " + std::to_string(num_ranks),
+           "a mesh of " + ranks_text(num_ranks) + "; without dp, ranks that are left are data parallel");
+  }
+  if (others > num_ranks || num_ranks % static_cast<int>(others) != 0) {
+    refuse(spec.name, "its mesh is of " + ranks_text(others) + ", which do not divide the " + ranks_text(num_ranks),
+           "a mesh of " + divisors_of(num_ranks) + " ranks; those that are left are data parallel");
+  }
+  return parallel::resolve_mesh(mesh, num_ranks);
 }
 
 /// The most micro-batches up to 2 pp that `rows` make; 1 where there is no pipeline or none fits.
@@ -150,10 +180,8 @@ int64_t micro_batches_of(const StrategySpec& spec, int64_t rows) {
 
 std::vector<StrategySpec> parse_strategies(const std::string& list) {
   std::vector<StrategySpec> specs;
-  std::set<std::string> names;
   for (const std::string& text : split(list, ',')) {
     if (text.empty()) refuse("'" + list + "'", "a strategy is empty", kParts);
-    if (!names.insert(text).second) refuse(text, "is there twice", "each strategy once");
     specs.push_back(parse_strategy(text));
   }
   return specs;
@@ -197,7 +225,7 @@ train_gpt::Options options_of(const StrategySpec& spec, const train_gpt::Options
     options.topology.clear();  // which is the others'
     return options;
   }
-  const parallel::MeshShape mesh = parallel::resolve_mesh(spec.mesh, num_ranks);
+  const parallel::MeshShape mesh = mesh_on(spec, num_ranks);
   options.pp = mesh.pp;
   options.dp = mesh.dp;
   options.sp = mesh.sp;
@@ -211,12 +239,30 @@ train_gpt::Options options_of(const StrategySpec& spec, const train_gpt::Options
   if (spec.micro_batches > 0 || (options.micro_batch == 0 && mesh.pp > 1)) {
     const int64_t rows = options.global_batch / mesh.dp, m = micro_batches_of(spec, rows);
     if (rows % m != 0) {
-      throw ConfigError("--strategies " + spec.name + ": " + std::to_string(rows) + " rows of a rank do not make m" +
-                        std::to_string(m) + " (allowed: an m that divides them)");
+      refuse(spec.name, std::to_string(rows) + " rows of a rank do not make m" + std::to_string(m),
+             "m with one of " + divisors_of(rows));
     }
     options.micro_batch = rows / m;
   }
   return options;
+}
+
+std::string in_words_of_strategies(const StrategySpec& spec, const train_gpt::Options& options,
+                                   const std::string& message) {
+  // A mesh as train_gpt begins its complaints about it; here the strategy's name stands for it.
+  const std::string mesh = "--pp " + std::to_string(options.pp) + " --dp " + std::to_string(options.dp) + " --sp " +
+                           std::to_string(options.sp) + " --tp " + std::to_string(options.tp) + ": ";
+  std::string text = message.starts_with(mesh) ? message.substr(mesh.size()) : message;
+  const std::pair<const char*, const char*> words[] = {
+      {"--pp-schedule ", ""},
+      {"--sequence-parallel ", ""},
+      {" --virtual-stages ([0-9]+)", " of $1 chunks"},
+      {"--zero ([0-9])", "zero$1"},
+      {"--(pp|dp|sp|tp) ([0-9]+)", "$1$2"},
+      {"--(pp|dp|sp|tp|hsdp)\\b", "$1"},
+  };
+  for (const auto& [flag, word] : words) text = std::regex_replace(text, std::regex(flag), word);
+  return "--strategies " + spec.name + ": " + text;
 }
 
 }  // namespace sixfold::compare_strategies

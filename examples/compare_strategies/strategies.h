@@ -12,7 +12,8 @@
 //             | "recompute" | "no-overlap"
 //             | "m" number                                 micro-batches of a step
 //
-// Ranks that the mesh leaves are data parallel: on 8 ranks, "tp2" is "dp4xtp2" and "zero1" is "dp8+zero1".
+// Blanks around strategies and parts do not count. Ranks that the mesh leaves are data parallel: on 8 ranks, "tp2" is
+// "dp4xtp2" and "zero1" is "dp8+zero1".
 #pragma once
 
 #include <string>
@@ -25,7 +26,7 @@
 namespace sixfold::compare_strategies {
 
 struct StrategySpec {
-  std::string name;  // the text
+  std::string name;  // the text, without blanks
   bool one_rank = false;
   parallel::MeshShape mesh;  // dp 0: what is left
   int zero = 0;
@@ -37,7 +38,8 @@ struct StrategySpec {
   int micro_batches = 0;  // 0: see options_of()
 };
 
-/// Throws ConfigError that names --strategies, the strategy, the part, and what is allowed in its place.
+/// As often as they are named. Throws ConfigError that names --strategies, the strategy, the part, and what is allowed
+/// in its place.
 std::vector<StrategySpec> parse_strategies(const std::string& list);
 
 /// Names of what is worth comparing on so many ranks: one rank, data parallelism with and without overlap, ZeRO, HSDP,
@@ -46,8 +48,13 @@ std::vector<StrategySpec> parse_strategies(const std::string& list);
 std::vector<std::string> default_strategies(int num_ranks);
 
 /// The options of a run of `spec` on `num_ranks` ranks: `base`, which names data, model and world, with the strategy's
-/// own. Micro-batches, where neither `spec` nor base.micro_batch says: one, and with pp stages the most up to 2 pp that
-/// the rows of a rank make (a multiple of pp for interleaved).
+/// own. Throws ConfigError that names the strategy. Micro-batches, where neither `spec` nor base.micro_batch says: one,
+/// and with pp stages the most up to 2 pp that the rows of a rank make (a multiple of pp for interleaved).
 train_gpt::Options options_of(const StrategySpec& spec, const train_gpt::Options& base, int num_ranks);
+
+/// What train_gpt says of options_of(spec, ..) in the words of strategies: "pp4" for "--pp 4". Flags that
+/// compare_strategies has, too, stay.
+std::string in_words_of_strategies(const StrategySpec& spec, const train_gpt::Options& options,
+                                   const std::string& message);
 
 }  // namespace sixfold::compare_strategies

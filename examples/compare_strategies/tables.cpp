@@ -4,18 +4,26 @@
 #include <cstdio>
 #include <set>
 
+#include "examples/compare_strategies/step_figures.h"
 #include "runtime/train/report.h"
 
 namespace sixfold::compare_strategies {
 
 namespace {
 
-std::string megabytes(double bytes) {
-  return fixed(bytes / 1e6, 2);
+std::string megabytes(const std::optional<double>& bytes) {
+  return bytes ? fixed(*bytes / 1e6, 2) : "-";
 }
 
 std::string percent(double share) {
   return fixed(100 * share, 1) + "%";
+}
+
+/// 0.25, 1, 25.
+std::string short_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
 }
 
 std::string scientific(double value) {
@@ -24,13 +32,9 @@ std::string scientific(double value) {
   return text;
 }
 
-bool counts_links(const StrategyRecord& record) {
-  return std::all_of(record.comm.begin(), record.comm.end(), [](const CommEntry& e) { return e.counts_links(); });
-}
-
 /// Of the tags: how many sent what the formulas say.
 std::string bytes_cell(const StrategyRecord& record) {
-  if (!counts_links(record)) return "not counted";
+  if (!record.counts_links()) return "not known";
   std::set<std::string> tags;
   for (const CommEntry& entry : record.comm) tags.insert(entry.tag);
   if (tags.empty()) return "-";
@@ -48,7 +52,7 @@ std::string memory_cell(const StrategyRecord& record) {
 void print(std::ostream& out, const Table& table) {
   out << table.title << "\n";
   train::print_columns(out, table.rows, table.num_left);
-  out << "\n";
+  out << (table.note.empty() ? "" : table.note + "\n") << "\n";
 }
 
 void print_markdown(std::ostream& out, const Table& table) {
@@ -62,7 +66,7 @@ void print_markdown(std::ostream& out, const Table& table) {
     for (size_t c = 0; c < table.rows[0].size(); ++c) out << (c < table.num_left ? "---|" : "---:|");
     out << "\n";
   }
-  out << "\n";
+  out << (table.note.empty() ? "" : "\n" + table.note + "\n") << "\n";
 }
 
 }  // namespace
@@ -71,6 +75,27 @@ std::string fixed(double value, int decimals) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", decimals, value);
   return text;
+}
+
+std::string fixed(const std::optional<double>& value, int decimals) {
+  return value ? fixed(*value, decimals) : "-";
+}
+
+std::string links_text(const Verdict& verdict) {
+  std::string text;
+  for (const AxisCost& axis : verdict.axes) {
+    text += (text.empty() ? "" : ", ") + axis.axis + ": " + link_name(axis.link);
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string agreement_text(const Placement& placement) {
+  const Agreement agreement = placement.agreement();
+  if (agreement != Agreement::TooClose) return agreement == Agreement::Agrees ? "agrees" : "disagrees";
+  const auto range = [](const PlacementRun& run) {
+    return fixed(run.lower_quartile(), 1) + " to " + fixed(run.upper_quartile(), 1);
+  };
+  return "too close to tell (" + range(placement.first) + " against " + range(placement.second) + " ms)";
 }
 
 std::string mesh_text(const parallel::MeshShape& mesh) {
@@ -86,14 +111,14 @@ std::string mesh_text(const parallel::MeshShape& mesh) {
 }
 
 Table cost_table(const Comparison& comparison) {
-  Table table{"what each strategy costs in a step (of a rank: mean of the ranks; peak: of the rank that has most)",
+  Table table{"what each strategy costs in a step: " + std::string(kStepRule) + "; peak: of the rank that has most",
               {{"strategy", "mesh", "m", "step ms", "tokens/s", "calls", "sent MB", "exposed ms", "of it late", "share",
                 "overlap", "peak MB", "loss", "bytes = formula", "memory"}},
               2};
   for (const StrategyRecord& record : comparison.records) {
     const PrimitiveSum all = record.all_primitives();
-    std::string sent = counts_links(record) ? megabytes(all.sent_bytes) : "-";
-    if (all.sent_inter_bytes > 0) sent += " (" + megabytes(all.sent_inter_bytes) + " across nodes)";
+    std::string sent = megabytes(all.sent_bytes);
+    if (all.sent_inter_bytes.value_or(0) > 0) sent += " (" + megabytes(all.sent_inter_bytes) + " across nodes)";
     table.rows.push_back({record.name, mesh_text(record.mesh), std::to_string(record.micro_batches),
                           fixed(record.median_ms, 1), fixed(record.tokens_per_s, 0), fixed(all.calls, 1), sent,
                           fixed(record.exposed_ms, 2), fixed(record.late_ms, 2), percent(record.exposed_share()),
@@ -103,23 +128,24 @@ Table cost_table(const Comparison& comparison) {
   return table;
 }
 
-Table strategy_table(const Comparison& comparison) {
-  Table table{"what each strategy is made of: calls and MB sent by a rank in a step, and the link that suits",
-              {{"strategy", "mesh", "primitives, calls", "link", "sent MB", "formula MB"}},
-              4};
+Table strategy_table(const Comparison& comparison, const ComparisonPlan& plan) {
+  const std::string& profile = plan.profiles.front().name;
+  Table table{
+      "what each strategy is made of: calls and MB sent by a rank in a step, and the link that suits each axis "
+      "by the verdict on " +
+          profile + ", with buckets of " + short_text(plan.options.base.bucket_mb) + " MiB",
+      {{"strategy", "mesh", "primitives, calls", "link on " + profile, "sent MB", "formula MB"}},
+      4};
   for (size_t r = 0; r < comparison.records.size(); ++r) {
     const StrategyRecord& record = comparison.records[r];
-    std::string primitives, links;
+    std::string primitives;
     for (const PrimitiveSum& sum : record.by_primitive()) {
-      primitives += (primitives.empty() ? "" : ", ") + sum.primitive + " " + fixed(sum.calls, 0);
+      primitives += (primitives.empty() ? "" : ", ") + sum.primitive + " " + short_text(sum.calls);
     }
-    for (const AxisCost& axis : comparison.verdicts[r].front().axes) {
-      links += (links.empty() ? "" : ", ") + axis.axis + ": " + (axis.needs_node() ? "node" : "network");
-    }
-    double formula = 0;
-    for (const CommEntry& entry : record.comm) formula += entry.formula_bytes;
+    std::optional<double> formula = 0;
+    for (const CommEntry& entry : record.comm) formula = sum_of(formula, entry.formula_bytes);
     table.rows.push_back({record.name, mesh_text(record.mesh), primitives.empty() ? "-" : primitives,
-                          links.empty() ? "-" : links, megabytes(record.all_primitives().sent_bytes),
+                          links_text(comparison.verdicts[r].front()), megabytes(record.all_primitives().sent_bytes),
                           megabytes(formula)});
   }
   return table;
@@ -170,9 +196,10 @@ Table axis_table(const Comparison& comparison, size_t profile) {
     const Verdict& verdict = comparison.verdicts[r][profile];
     table.title = "communication of each axis on the links of " + verdict.profile +
                   ", its group inside a node or across nodes: ms a step";
+    table.note = std::string(kVerdictRule) + " Exposed here: " + kStepRule + ".";
     for (size_t a = 0; a < verdict.axes.size(); ++a) {
       const AxisCost& axis = verdict.axes[a];
-      table.rows.push_back({comparison.records[r].name, axis.axis, a == 0 ? verdict.text : "",
+      table.rows.push_back({comparison.records[r].name, axis.axis, a == 0 ? verdict.text() : "",
                             std::to_string(axis.group_size), fixed(axis.messages, 1), fixed(axis.largest_mb, 3),
                             fixed(axis.sent_mb, 2), fixed(axis.intra.all_ms, 3), fixed(axis.intra.waited_ms, 3),
                             fixed(axis.inter.all_ms, 3), fixed(axis.inter.waited_ms, 3), fixed(axis.penalty_ms(), 3),
@@ -183,9 +210,11 @@ Table axis_table(const Comparison& comparison, size_t profile) {
 }
 
 Table timeline_table(const Comparison& comparison) {
-  Table table{"one step of each rank: ms of compute, of standing still, and in which messages of an axis moved",
-              {{"strategy", "rank"}},
-              1};
+  Table table{
+      "one step of each rank, of about the median's length: ms of compute, of standing still, and in which messages of "
+      "an axis moved",
+      {{"strategy", "rank"}},
+      1};
   std::vector<std::string> kinds;
   const auto add_kinds = [&](const auto& names) {
     for (const char* kind : names) {
@@ -211,70 +240,88 @@ Table timeline_table(const Comparison& comparison) {
 
 Table placement_table(const Comparison& comparison) {
   Table table{
-      "either axis inside the nodes, measured on the emulated links: ms a step in which data were on the way, and "
-      "a rank did nothing else",
-      {{"strategy", "inside", "across", "step ms", "exposed ms", "of inside", "of across", "verdict"}},
+      "either axis inside the nodes, measured on the emulated links: ms a step in which data were on the way and a "
+      "rank "
+      "did nothing else",
+      {{"strategy", "inside", "across", "step ms", "exposed ms", "quartiles", "of inside", "of across", "verdict"}},
       3};
+  table.note = kAgreementRule;
   for (const Placement& placement : comparison.placements) {
     for (const PlacementRun* run : {&placement.first, &placement.second}) {
-      const std::string verdict = run == &placement.second ? ""
-                                  : placement.agrees()     ? placement.verdict + " inside: agrees"
-                                                           : placement.verdict + " inside: does not agree";
+      const bool is_first = run == &placement.first;
       table.rows.push_back({placement.strategy, run->inside, run->across, fixed(run->step_ms, 1),
-                            fixed(run->exposed_ms, 1), fixed(run->inside_exposed_ms, 1),
-                            fixed(run->across_exposed_ms, 1), verdict});
+                            fixed(run->exposed_ms(), 1),
+                            fixed(run->lower_quartile(), 1) + " to " + fixed(run->upper_quartile(), 1),
+                            fixed(run->inside_exposed_ms, 1), fixed(run->across_exposed_ms, 1),
+                            is_first ? placement.verdict + " inside: " + agreement_text(placement) : ""});
     }
   }
   return table;
 }
 
-std::vector<std::string> check_sentences(const Comparison& comparison) {
-  std::vector<std::string> sentences;
+std::vector<CheckSentence> check_sentences(const Comparison& comparison) {
+  using State = CheckSentence::State;
+  std::vector<CheckSentence> sentences;
+  const auto add = [&](State state, const std::string& text) { sentences.push_back({state, text}); };
   const std::vector<LossDifference> losses = comparison.differing();
   const size_t num_steps = comparison.records.front().losses.size();
   for (const LossDifference& d : losses) {
-    sentences.push_back("LOSS DIFFERS: " + d.strategy + " has " + fixed(d.loss, 6) + " at step " +
-                        std::to_string(d.step) + ", the others " + fixed(d.others, 6));
+    const std::string at = " at step " + std::to_string(d.step);
+    add(State::Failed, d.is_finite() ? "LOSS DIFFERS: " + d.strategy + " has " + fixed(d.loss, 6) + at +
+                                           ", the others " + fixed(d.others, 6)
+                                     : "LOSS IS NOT FINITE: " + d.strategy + at);
   }
   if (losses.empty() && comparison.records.size() > 1) {
-    sentences.push_back("losses of all " + std::to_string(num_steps) + " steps are equal: at most " +
-                        scientific(largest_loss_distance(comparison.records)) + " from their median (allowed " +
-                        scientific(kLossTolerance) + ")");
+    const std::string steps = num_steps == 1 ? "the one step" : "all " + std::to_string(num_steps) + " steps";
+    add(State::Passed, "losses of " + steps + " are equal: at most " +
+                           scientific(largest_loss_distance(comparison.records)) + " from their median (allowed " +
+                           scientific(kLossTolerance) + ")");
   }
-  bool all_bytes = true, all_memory = true, counted = true;
+  bool all_bytes = true, all_memory = true;
   for (const StrategyRecord& record : comparison.records) {
-    counted &= counts_links(record);
     for (const std::string& text : differing_bytes(record)) {
       all_bytes = false;
-      sentences.push_back("bytes differ: " + record.name + ", " + text);
+      add(State::Failed, "bytes differ: " + record.name + ", " + text);
     }
     for (const std::string& text : differing_memory(record)) {
       all_memory = false;
-      sentences.push_back("memory differs: " + record.name + ", " + text);
+      add(State::Failed, "memory differs: " + record.name + ", " + text);
     }
   }
-  if (!counted) sentences.push_back("bytes are not counted: links of MPI");
-  if (counted && all_bytes) sentences.push_back("bytes in the links are those of the formulas, for every tag");
+  if (!counts_links(comparison.records)) {
+    add(State::NotChecked, "bytes in the links are not checked: --comm mpi counts no links");
+  } else if (all_bytes) {
+    add(State::Passed, "bytes in the links are those of the formulas, for every tag");
+  }
   if (all_memory) {
-    sentences.push_back("peaks of memory are within " + percent(kMemoryTolerance) + " of the formulas on every rank");
+    add(State::Passed, "peaks of memory are within " + percent(kMemoryTolerance) + " of the formulas on every rank");
   }
   return sentences;
 }
 
-std::vector<std::string> left_out_sentences(const ComparisonPlan& plan) {
+std::vector<std::string> left_out_sentences(const Comparison& comparison, const ComparisonPlan& plan) {
   std::vector<std::string> sentences;
   for (const auto& [name, reason] : plan.left_out) sentences.push_back("left out: " + name + " (" + reason + ")");
+  const std::string reason = no_placements_because(comparison, plan);
+  if (!reason.empty()) sentences.push_back("strategies are not run with either axis inside the nodes: " + reason);
+  for (const StrategyRecord& record : comparison.records) {
+    const size_t num_steps = record.losses.size(), last = record.num_counted + first_counted_step(num_steps);
+    if (last == num_steps) continue;
+    sentences.push_back("figures of " + record.name + " are of steps up to " + std::to_string(last) + " of " +
+                        std::to_string(num_steps) + ": the log of operations was full");
+  }
   return sentences;
 }
 
 void print_comparison(std::ostream& out, const Comparison& comparison, const ComparisonPlan& plan) {
   std::vector<Table> tables = {cost_table(comparison), primitive_table(comparison), memory_table(comparison)};
-  if (!plan.profiles.empty()) tables.push_back(strategy_table(comparison));
+  if (!plan.profiles.empty()) tables.push_back(strategy_table(comparison, plan));
   for (size_t p = 0; p < plan.profiles.size(); ++p) tables.push_back(axis_table(comparison, p));
   if (!comparison.placements.empty()) tables.push_back(placement_table(comparison));
+  std::erase_if(tables, [](const Table& table) { return table.rows[0].size() == 1; });  // of one rank: no primitives
   for (const Table& table : tables) plan.options.markdown ? print_markdown(out, table) : print(out, table);
-  for (const std::string& sentence : check_sentences(comparison)) out << sentence << "\n";
-  for (const std::string& sentence : left_out_sentences(plan)) out << sentence << "\n";
+  for (const CheckSentence& sentence : check_sentences(comparison)) out << sentence.text << "\n";
+  for (const std::string& sentence : left_out_sentences(comparison, plan)) out << sentence << "\n";
   out << std::flush;
 }
 

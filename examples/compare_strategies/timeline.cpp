@@ -1,7 +1,6 @@
 #include "examples/compare_strategies/timeline.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "examples/compare_strategies/record.h"
@@ -14,26 +13,6 @@ using Intervals = std::vector<comm::Interval>;
 
 const char* kind_name(comm::ComputeSpan::Kind kind) {
   return kRankKinds[static_cast<size_t>(kind)];
-}
-
-/// From the first to the last that belongs to the step.
-comm::Interval window_of(const comm::RankRecords& records, int step, double step_seconds) {
-  comm::Interval window{std::numeric_limits<double>::infinity(), 0};
-  const auto add = [&](double start, double end) {
-    window.start = std::min(window.start, start);
-    window.end = std::max(window.end, end);
-  };
-  for (const comm::ComputeSpan& span : records.spans) {
-    if (span.step == step) add(span.start_s, span.end_s);
-  }
-  for (const comm::LoggedOperation& operation : records.operations) {
-    if (operation.step == step) add(operation.enqueued_s, operation.enqueued_s);
-  }
-  for (const comm::ExposedInterval& exposed : records.exposed) {
-    if (records.operations.at(exposed.operation).step == step) add(exposed.start_s, exposed.end_s);
-  }
-  window.end = std::min(window.end, window.start + step_seconds);
-  return window;
 }
 
 Intervals cut(Intervals intervals, const comm::Interval& window) {
@@ -57,7 +36,7 @@ double RankTimeline::seconds_of(const std::string& kind) const {
   return found == nullptr ? 0 : comm::total_length(found->intervals);
 }
 
-RankTimeline timeline_of(const comm::RankRecords& records, int step, double step_seconds,
+RankTimeline timeline_of(const comm::RankRecords& records, int step, const comm::Interval& window,
                          const parallel::MeshShape& mesh) {
   std::map<std::string, Intervals> by_kind;
   for (const comm::ComputeSpan& span : records.spans) {
@@ -75,7 +54,6 @@ RankTimeline timeline_of(const comm::RankRecords& records, int step, double step
     const double all_here = operation.started_s + std::max(operation.wait_s, 0.0);
     if (all_here < operation.ended_s) by_kind[axis_of_tag(row.tag, mesh)].push_back({all_here, operation.ended_s});
   }
-  const comm::Interval window = window_of(records, step, step_seconds);
   RankTimeline timeline;
   timeline.start = window.start;
   timeline.end = window.end;

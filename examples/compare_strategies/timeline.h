@@ -31,10 +31,10 @@ struct RankTimeline {
   double seconds_of(const std::string& kind) const;
 };
 
-/// Of the operations and spans of `step`, which took this rank `step_seconds`: what came after it, before the next one,
-/// is none of it. An operation moves data from the moment when the last rank that it needs has
-/// come until it ends.
-RankTimeline timeline_of(const comm::RankRecords& records, int step, double step_seconds,
+/// Of `step`, from 1, whose window is one of step_windows() (step_figures.h). An operation moves data from the moment
+/// when the last rank that it needs has come until it ends; those of other steps that run on into this one are drawn,
+/// too.
+RankTimeline timeline_of(const comm::RankRecords& records, int step, const comm::Interval& window,
                          const parallel::MeshShape& mesh);
 
 }  // namespace sixfold::compare_strategies

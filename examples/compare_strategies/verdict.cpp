@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "examples/compare_strategies/checks.h"
 #include "runtime/comm/schedule/closed_form.h"
 #include "runtime/comm/schedule/tune.h"
 
@@ -13,6 +14,7 @@ namespace sixfold::compare_strategies {
 namespace {
 
 constexpr double kReachedShare = 0.5;  // of the rate of matrix products
+constexpr double kCloseShare = 0.1;    // penalties that differ by less are as good as equal
 constexpr size_t kElementBytes = 4;
 constexpr double kMega = 1e6;
 
@@ -66,22 +68,42 @@ bool is_one_of(const std::string& tag, std::initializer_list<const char*> tags) 
   return std::any_of(tags.begin(), tags.end(), [&](const char* other) { return tag == other; });
 }
 
+bool is_whole_reduction(const std::string& tag) {
+  return is_one_of(tag, {"dp.grads", "zero1.grads"});
+}
+bool is_beside_weight_gradients(const std::string& tag) {
+  return is_one_of(tag, {"tp.attn_in.grad", "tp.mlp_in.grad", "tp.head_in.grad", "tp.regather"});
+}
+
 /// How many of the entry's messages in a step are on the critical path.
 double critical_calls(const StrategyRecord& record, const CommEntry& entry) {
+  const double pieces = entry.tag.starts_with("zero1.") ? entry.group_size : 1;  // of a bucket
   double calls = entry.calls;
   if (is_one_of(entry.tag, {"pp.activation", "pp.gradient"})) {
     calls = record.mesh.pp - 1;
   } else if (!record.overlap) {
     calls = entry.calls;
-  } else if (is_one_of(entry.tag, {"tp.attn_in.grad", "tp.mlp_in.grad", "tp.head_in.grad", "tp.regather"})) {
+  } else if (is_beside_weight_gradients(entry.tag)) {
     calls = 0;
-  } else if (is_one_of(entry.tag, {"dp.grads", "zero1.grads", "zero2.grads", "zero3.grads", "hsdp.grads",
-                                   "zero1.params", "zero2.params"})) {
-    calls = 1;
+  } else if (is_whole_reduction(entry.tag)) {
+    calls = pieces * (record.reduces_each_micro_batch ? record.micro_batches : 1);
+  } else if (is_one_of(entry.tag, {"zero2.grads", "zero3.grads", "hsdp.grads", "zero1.params", "zero2.params"})) {
+    calls = pieces;
   } else if (entry.tag == "zero3.gather") {
     calls = 2;
   }
   return std::min(calls, entry.calls);
+}
+
+/// What the others hide behind, as a share of the computation of a step.
+double stretch_of(const StrategyRecord& record, const std::string& tag) {
+  constexpr double kForward = 1.0 / 3, kBackward = 2.0 / 3;
+  const bool is_last_alone = is_whole_reduction(tag) && !record.reduces_each_micro_batch;
+  if (is_last_alone) return kBackward / record.micro_batches;
+  if (is_one_of(tag, {"zero1.params", "zero2.params"})) return kForward / record.micro_batches;
+  const bool in_backward = is_whole_reduction(tag) || is_beside_weight_gradients(tag) ||
+                           is_one_of(tag, {"zero2.grads", "zero3.grads", "hsdp.grads"});
+  return in_backward ? kBackward : 1;
 }
 
 /// The same of one rank's own messages: each hop that fills or drains a pipeline is another stage's.
@@ -100,6 +122,10 @@ std::map<std::string, std::vector<const CommEntry*>> by_axis(const StrategyRecor
   return axes;
 }
 
+std::optional<double> megabytes(const std::optional<double>& bytes) {
+  return bytes ? std::optional(*bytes / kMega) : std::nullopt;
+}
+
 double critical_share(const StrategyRecord& record, const std::vector<const CommEntry*>& entries, Pricing& pricing) {
   double own = 0, all = 0;
   for (const CommEntry* entry : entries) {
@@ -113,34 +139,58 @@ double critical_share(const StrategyRecord& record, const std::vector<const Comm
 LinkTimes times_of(const StrategyRecord& record, const std::vector<const CommEntry*>& entries, comm::LinkClass link,
                    double compute_ms, Pricing& pricing) {
   LinkTimes times;
+  std::map<double, double> hiding_ms;  // by stretch
   for (const CommEntry* entry : entries) {
-    const double ms = 1e3 * pricing.seconds(*entry, link);
+    const double ms = 1e3 * pricing.seconds(*entry, link), calls = critical_calls(record, *entry);
     times.all_ms += ms * entry->calls;
-    times.critical_ms += ms * critical_calls(record, *entry);
+    times.critical_ms += ms * calls;
+    hiding_ms[stretch_of(record, entry->tag)] += ms * (entry->calls - calls);
   }
-  times.waited_ms = times.critical_ms + std::max(0.0, times.all_ms - times.critical_ms - compute_ms);
+  times.waited_ms = times.critical_ms;
+  for (const auto& [stretch, ms] : hiding_ms) times.waited_ms += std::max(0.0, ms - stretch * compute_ms);
   return times;
 }
 
-std::string verdict_text(const std::vector<AxisCost>& axes) {
-  if (axes.empty()) return "nothing is communicated";
-  std::vector<std::string> names;
-  for (const AxisCost& axis : axes) names.push_back(axis.axis == kSharedAxis ? "dp" : axis.axis);
-  if (names.size() == 1) return names[0] + " alone";
-  std::string text = names.front() + " inside the node; " + names.back() + " may cross";
-  for (size_t i = names.size() - 2; i > 0; --i) text += (i == names.size() - 2 ? " first, then " : ", ") + names[i];
-  return text;
+/// By the rule; groups of two axes last.
+void sort_by_loss(std::vector<AxisCost>& axes) {
+  std::sort(axes.begin(), axes.end(), [](const AxisCost& a, const AxisCost& b) {
+    const auto key = [](const AxisCost& cost) { return std::tuple(cost.axis != kSharedAxis, cost.penalty_ms()); };
+    return key(a) > key(b);
+  });
+  for (size_t i = 0; i + 1 < axes.size(); ++i) {
+    const AxisCost &more = axes[i], &less = axes[i + 1];
+    const bool is_close = less.axis != kSharedAxis && less.penalty_ms() >= (1 - kCloseShare) * more.penalty_ms();
+    if (is_close && less.inter.all_ms > more.inter.all_ms) std::swap(axes[i], axes[i + 1]);
+  }
 }
 
-/// By penalty; groups of two axes last, see the header.
-bool belongs_further_inside(const AxisCost& a, const AxisCost& b) {
-  const auto key = [](const AxisCost& cost) {
-    return std::tuple(cost.axis != kSharedAxis, cost.penalty_ms(), cost.critical_mb);
-  };
-  return key(a) > key(b);
+/// Of axes in order.
+void choose_links(std::vector<AxisCost>& axes) {
+  for (AxisCost& axis : axes) axis.link = SuitableLink::Either;
+  if (axes.empty()) return;
+  const bool needs_node = axes.size() > 1 || axes.front().critical_share > 0.5;
+  axes.back().link = SuitableLink::Network;
+  if (needs_node) axes.front().link = SuitableLink::Node;
 }
 
 }  // namespace
+
+std::string Verdict::text() const {
+  std::string inside, either, across;
+  for (const AxisCost& axis : axes) {
+    if (axis.link == SuitableLink::Node) inside = axis.name() + " inside the node";
+    if (axis.link == SuitableLink::Network) across = axis.name() + " may cross";
+    if (axis.link == SuitableLink::Either) either = axis.name() + (either.empty() ? "" : ", " + either);
+  }
+  if (axes.empty()) return "nothing is communicated";
+  if (!either.empty()) across += " first, then " + either;
+  return inside + (inside.empty() || across.empty() ? "" : "; ") + across;
+}
+
+const char* link_name(SuitableLink link) {
+  const char* const names[] = {"node", "either", "network"};
+  return names[static_cast<size_t>(link)];
+}
 
 Verdict judge(const StrategyRecord& record, const comm::Profile& profile) {
   Verdict verdict;
@@ -155,7 +205,7 @@ Verdict judge(const StrategyRecord& record, const comm::Profile& profile) {
       const double mb = entry->bytes / entry->calls / kMega;
       cost.group_size = std::max(cost.group_size, entry->group_size);
       cost.messages += entry->calls;
-      cost.sent_mb += entry->sent_bytes / kMega;
+      cost.sent_mb = sum_of(cost.sent_mb, megabytes(entry->sent_bytes));
       cost.largest_mb = std::max(cost.largest_mb, mb);
       cost.critical_mb += mb * critical_calls(record, *entry);
     }
@@ -163,13 +213,9 @@ Verdict judge(const StrategyRecord& record, const comm::Profile& profile) {
     cost.intra = times_of(record, entries, comm::LinkClass::Intra, verdict.compute_ms, pricing);
     cost.inter = times_of(record, entries, comm::LinkClass::Inter, verdict.compute_ms, pricing);
   }
-  for (const CommEntry& entry : record.comm) {
-    for (AxisCost& cost : verdict.axes) {
-      if (cost.axis == axis_of_tag(entry.tag, record.mesh)) cost.measured_exposed_ms += entry.exposed_ms;
-    }
-  }
-  std::sort(verdict.axes.begin(), verdict.axes.end(), belongs_further_inside);
-  verdict.text = verdict_text(verdict.axes);
+  for (AxisCost& cost : verdict.axes) cost.measured_exposed_ms = median(record.exposed_steps({cost.axis}));
+  sort_by_loss(verdict.axes);
+  choose_links(verdict.axes);
   return verdict;
 }
 
