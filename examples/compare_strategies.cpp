@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
     const ComparisonPlan plan = make_comparison_plan(*options);
     const train::Corpus corpus = train::load_corpus(options->base.data);
     const train::CorpusSplit text =
-        train::split_corpus(corpus.bytes, 0, options->base.seq_len, options->base.global_batch, options->base.data);
+        train::split_corpus(corpus.bytes, 0, plan.model().seq_len, options->base.global_batch, options->base.data);
     bool all_equal = true;
     comm::run_world(plan.world, [&](comm::World& world) {
       const Comparison comparison = compare(world, plan, text);

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
       log_info("--device auto: training is on the CPU, on a GPU it does not exist yet");
     }
     const train::Corpus corpus = train::load_corpus(options->data);
-    const train::CorpusSplit text = train::split_corpus(corpus.bytes, options->val_fraction, options->seq_len,
+    const train::CorpusSplit text = train::split_corpus(corpus.bytes, options->val_fraction, plan.model.seq_len,
                                                         options->global_batch, options->data);
     if (speaks && corpus.num_skipped > 0) {
       log_info("--data " + options->data + ": " + std::to_string(corpus.num_skipped) +

@@ -2,6 +2,7 @@
 
 #include "examples/common/option_group.h"
 #include "examples/train_gpt/option_groups.h"
+#include "models/config.h"
 #include "runtime/comm/schedule/schedule.h"
 #include "runtime/core/error.h"
 
@@ -25,11 +26,14 @@ void add_data(CLI::App& app, Options& o) {
 }
 
 void add_model(CLI::App& app, Options& o) {
-  Group group(app, "Model (GPT-2, one token a byte)");
-  group.whole<int64_t>("--layers", o.layers, 1, "Blocks");
-  group.whole<int64_t>("--heads", o.heads, 1, "Attention heads; must divide --dim");
-  group.whole<int64_t>("--dim", o.dim, 1, "Channels");
-  group.whole<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row");
+  Group group(app, "Model (GPT-2)");
+  group.choice("--model", o.model, models::preset_names(), "Sizes, where none of the following says otherwise");
+  const std::string of_model = " (default: that of --model)";
+  group.whole_without_default<int64_t>("--layers", o.layers, 1, "Blocks" + of_model);
+  group.whole_without_default<int64_t>("--heads", o.heads, 1, "Attention heads; must divide --dim" + of_model);
+  group.whole_without_default<int64_t>("--dim", o.dim, 1, "Channels" + of_model);
+  group.whole_without_default<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row" + of_model);
+  group.whole_without_default<int64_t>("--vocab", o.vocab, 1, "Tokens there are; a byte is one of 256" + of_model);
   group.real("--dropout", o.dropout, 0.0f, std::nextafter(1.0f, 0.0f), "0 <= dropout < 1", "Dropout probability");
   group.whole<uint64_t>("--seed", o.seed, 0, "Keys initial weights, order of the data, dropout and the sample",
                         std::numeric_limits<uint64_t>::max());

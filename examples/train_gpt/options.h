@@ -15,10 +15,8 @@ struct Options {
   double val_fraction = 0.05;
   bool no_shuffle = false;
   // model
-  int64_t layers = 4;
-  int64_t heads = 4;
-  int64_t dim = 128;
-  int64_t seq_len = 128;
+  std::string model = "tiny";
+  std::optional<int64_t> layers, heads, dim, seq_len, vocab;  // default: those of `model`
   float dropout = 0;
   uint64_t seed = 1;
   // training

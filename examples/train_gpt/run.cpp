@@ -37,8 +37,8 @@ class Run {
       : world_(world),
         group_(group),
         plan_(plan),
-        train_windows_(text.train, plan.options.seq_len),
-        eval_windows_(text.validation, plan.options.seq_len),
+        train_windows_(text.train, plan.model.seq_len),
+        eval_windows_(text.validation, plan.model.seq_len),
         context_{world.memory(), plan.num_threads},
         mesh_(group, plan.mesh),
         model_(plan.model, parallel::TpGroup(&mesh_.tp_group(), plan.tp), &mesh_.sp_group()),
@@ -101,16 +101,19 @@ class Run {
   }
 
   void print_start() {
-    const Options& o = plan_.options;
+    const models::GptConfig& model = plan_.model;
     char text[400];
     std::snprintf(text, sizeof(text),
-                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s%s\n"
+                  "model: %lld layers, dim %lld, %lld heads, vocabulary %lld, %.3f M parameters; %d ranks (%s) x %d "
+                  "threads, %s%s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
-                  static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
+                  static_cast<long long>(model.num_layers), static_cast<long long>(model.dim),
+                  static_cast<long long>(model.num_heads), static_cast<long long>(model.vocab_size),
                   static_cast<double>(model_.num_parameters()) / 1e6, group_.size(), world_.kind().c_str(),
-                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(), o.data.c_str(),
-                  static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
-                  static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
+                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(),
+                  plan_.options.data.c_str(), static_cast<long long>(train_windows_.count()),
+                  static_cast<long long>(model.seq_len), static_cast<long long>(eval_windows_.count()),
+                  static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
   }
 
@@ -169,7 +172,7 @@ class Run {
     summary_.num_parameters = model_.num_parameters();
     summary_.step_seconds = seconds_ / steps;
     summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
-    summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
+    summary_.flops_per_token = static_cast<double>(model_.flops_per_token(plan_.model.seq_len));
     summary_.comm = world_.comm_table().rows();
     summary_.comm_busy_seconds = world_.comm_table().busy_seconds();
     comm::write_record_files(plan_.records, world_, clock_offset_);
