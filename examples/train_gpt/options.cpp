@@ -21,7 +21,13 @@ constexpr const char* kParallel = "Ranks and communication";
 
 void add_data(CLI::App& app, Options& o) {
   Group group(app, "Data");
-  group.path("--data", o.data, "Text to train on: a file, or a folder (all text files in and below it)");
+  group.path(
+      "--data", o.data,
+      "What to train on: text, that is a file or a folder (all text files in and below it); or a file of tokens");
+  group.choice(
+      "--data-format", o.data_format, {"auto", "text", "llmc", "u16"},
+      "What --data holds: bytes of text, or 16-bit little-endian tokens with llm.c's header or without one; auto: "
+      "tokens in a file named *.bin, else text");
   group.flag("--no-shuffle", o.no_shuffle, "Take the text in its order");
 }
 
@@ -121,13 +127,17 @@ void add_validation(CLI::App& app, Options& o) {
   Group group(app, "Data");
   group.real("--val-fraction", o.val_fraction, 0.0, 0.9, "0 (nothing is held out) to 0.9",
              "Share of the text, at its end, held out for the validation loss");
+  group.text("--val-data", o.val_data, "FILE",
+             "Take the validation loss over this, like --data, and hold nothing out (default: none)");
 }
 
 void add_output(CLI::App& app, Options& o) {
   Group group(app, "Output");
   group.whole<int64_t>("--eval-every", o.eval_every, 0, "Steps between validation losses; 0: only at the end");
   group.whole<int64_t>("--eval-windows", o.eval_windows, 1, "Held-out rows that a validation loss is taken over");
-  group.whole<int64_t>("--sample", o.sample, 0, "Bytes of text to generate at the end");
+  group.whole_without_default<int64_t>(
+      "--sample", o.sample, 0,
+      "Tokens to generate at the end, printed as text or, where --data has no bytes, as numbers (default: 200 bytes)");
   group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
   group.path("--comm-log", o.comm_log, "Write one JSON object for every operation of every rank (default: none)");
   group.path("--trace", o.trace,
@@ -142,7 +152,7 @@ void add_output(CLI::App& app, Options& o) {
 
 std::optional<Options> parse_options(int argc, const char* const* argv, bool speaks) {
   Options options;
-  CLI::App app("Trains a GPT on the bytes of a text, on one rank or many.");
+  CLI::App app("Trains a GPT on the bytes of a text, or on tokens, on one rank or many.");
   app.get_formatter()->column_width(32);
   app.get_help_ptr()->group("Help");
   add_data(app, options);

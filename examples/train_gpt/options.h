@@ -12,7 +12,9 @@ namespace sixfold::train_gpt {
 struct Options {
   // data
   std::string data = "/usr/include/eigen3";  // real text that is there after installing the build dependencies
+  std::string data_format = "auto";
   double val_fraction = 0.05;
+  std::string val_data;
   bool no_shuffle = false;
   // model
   std::string model = "tiny";
@@ -61,7 +63,7 @@ struct Options {
   // output
   int64_t eval_every = 0;
   int64_t eval_windows = 64;
-  int64_t sample = 200;
+  std::optional<int64_t> sample;  // default: 200 where tokens are bytes, else none
   std::string log;
   std::string dump;
   std::string comm_log, trace;

@@ -48,6 +48,9 @@ void check_given(const Options& options) {
     text << flag << " " << value << " with " << with << ": has no effect there (allowed: with " << allowed << ")";
     throw ConfigError(text.str());
   };
+  if (!options.val_data.empty()) {
+    refuse("--val-fraction", options.val_fraction, "--val-data " + options.val_data, "--data alone");
+  }
   const std::string zero = "--zero " + std::to_string(options.zero);
   if (options.zero != 3) refuse("--prefetch", options.prefetch, zero, "--zero 3");
   if (options.zero == 3) refuse("--bucket-mb", options.bucket_mb, zero + ", whose buckets are units", "--zero 0, 1, 2");
@@ -194,7 +197,9 @@ void check_outputs(const Options& options) {
   };
   for (const auto& [flag, path] : outputs) {
     examples::check_writable(flag, path);
-    if (same(path, options.data)) throw ConfigError(flag + " " + path + ": is the text of --data");
+    for (const auto& [input, file] : {std::pair("--data", options.data), std::pair("--val-data", options.val_data)}) {
+      if (same(path, file)) throw ConfigError(flag + " " + path + ": is the text of " + input);
+    }
     for (const auto& [other_flag, other] : outputs) {
       if (flag != other_flag && same(path, other))
         throw ConfigError(flag + " and " + other_flag + " " + path + ": are one file");

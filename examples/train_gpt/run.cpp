@@ -30,6 +30,20 @@ bool stdout_is_live() {
   return isatty(STDOUT_FILENO) == 1 && !environment.no_color && !environment.launcher_world_size;
 }
 
+// Bytes as a terminal can show them. Tokens that are no byte, of which there are some in a larger vocabulary, become
+// '?'.
+std::string text_of(const std::vector<int32_t>& tokens) {
+  std::string bytes;
+  for (int32_t token : tokens) bytes += token < train::kNumByteTokens ? static_cast<char>(token) : '?';
+  return train::printable(bytes);
+}
+
+std::string numbers_of(const std::vector<int32_t>& tokens) {
+  std::string text;
+  for (int32_t token : tokens) text += (text.empty() ? "" : " ") + std::to_string(token);
+  return text;
+}
+
 // The run of one rank: its parts, made in the order in which they need one another, and its phases.
 class Run {
  public:
@@ -37,6 +51,7 @@ class Run {
       : world_(world),
         group_(group),
         plan_(plan),
+        text_(text),
         train_windows_(text.train, plan.model.seq_len),
         eval_windows_(text.validation, plan.model.seq_len),
         context_{world.memory(), plan.num_threads},
@@ -156,8 +171,8 @@ class Run {
     summary_.evaluations.push_back({step, loss});
     if (!is_first() || (plan_.options.quiet && step < plan_.options.steps)) return;
     char text[100];
-    std::snprintf(text, sizeof(text), "validation loss %.4f nats per byte after step %lld (%lld rows)", loss,
-                  static_cast<long long>(step), static_cast<long long>(num_rows));
+    std::snprintf(text, sizeof(text), "validation loss %.4f nats per %s after step %lld (%lld rows)", loss,
+                  text_.validation.unit(), static_cast<long long>(step), static_cast<long long>(num_rows));
     console_.line(text);
   }
 
@@ -185,7 +200,7 @@ class Run {
     summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
-    const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
+    const std::string text = num_sampled() > 0 && !options.quiet ? generate() : "";
     if (prints()) print_end(text);
   }
 
@@ -210,19 +225,22 @@ class Run {
     pipeline.bubble = total > 0 ? 1 - compute / total : 0;
   }
 
+  int64_t num_sampled() const { return plan_.options.sample.value_or(text_.train.are_bytes() ? 200 : 0); }
+
+  // What follows the end of a line or, where tokens are no bytes or that one is none of the model's, the first token of
+  // the data.
   std::string generate() {
+    const bool are_bytes = text_.train.are_bytes();
     models::SampleOptions sampling;
-    sampling.num_tokens = plan_.options.sample;
+    sampling.num_tokens = num_sampled();
     sampling.seed = plan_.options.seed;
-    std::string text;
-    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, &trainer_.pipeline())) {
-      text += static_cast<char>(token);
-    }
-    return text;
+    const int32_t first = are_bytes && '\n' < plan_.model.vocab_size ? '\n' : text_.train[0];
+    const std::vector<int32_t> tokens = models::sample(model_, context_, {first}, sampling, &trainer_.pipeline());
+    return are_bytes ? text_of(tokens) : numbers_of(tokens);
   }
 
   void print_end(const std::string& sampled) {
-    if (!sampled.empty()) std::cout << "\nsample\n" << train::printable(sampled) << "\n";
+    if (!sampled.empty()) std::cout << "\nsample\n" << sampled << "\n";
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
     train::print_primitive_table(std::cout, summary_);
@@ -247,6 +265,7 @@ class Run {
   comm::World& world_;
   comm::Communicator& group_;
   const Plan& plan_;
+  const train::CorpusSplit text_;
   const train::Windows train_windows_, eval_windows_;
   kernels::Context context_;
   parallel::Mesh mesh_;
