@@ -14,6 +14,7 @@
 #include "examples/compare_strategies/page.h"
 #include "examples/compare_strategies/report_json.h"
 #include "examples/compare_strategies/tables.h"
+#include "examples/train_gpt/run_data.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
 
@@ -43,12 +44,10 @@ int main(int argc, char** argv) {
     const auto options = parse_options(argc, argv, speaks);
     if (!options) return 0;
     const ComparisonPlan plan = make_comparison_plan(*options);
-    const train_gpt::Options& base = plan.options.base;
-    const train::Corpus corpus = train::load_corpus(base.data);
-    const train::CorpusSplit text = train::split_corpus(corpus.bytes, 0, base.seq_len, base.global_batch, base.data);
+    const train_gpt::RunData data = train_gpt::load_data(plan.strategies.front().plan);
     bool all_equal = true;
     comm::run_world(plan.world, [&](comm::World& world) {
-      const Comparison comparison = compare(world, plan, text);
+      const Comparison comparison = compare(world, plan, data.text);
       if (world.rank() == 0) all_equal = report(comparison, plan);
     });
     return all_equal ? 0 : examples::kFailed;

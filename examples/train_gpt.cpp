@@ -1,4 +1,4 @@
-// train_gpt: trains a GPT on text, on one rank or many. `train_gpt --help` lists the options.
+// train_gpt: trains a GPT on text or tokens, on one rank or many. `train_gpt --help` lists the options.
 //
 //   build/train_gpt                        one rank
 //   build/train_gpt --ranks 2              two ranks, as threads of this process
@@ -10,6 +10,7 @@
 #include "examples/train_gpt/options.h"
 #include "examples/train_gpt/plan.h"
 #include "examples/train_gpt/run.h"
+#include "examples/train_gpt/run_data.h"
 #include "runtime/core/device.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
@@ -27,11 +28,9 @@ int main(int argc, char** argv) {
     if (speaks && !options->quiet && options->device == "auto" && probe_cuda().num_devices > 0) {
       log_info("--device auto: training is on the CPU, on a GPU it does not exist yet");
     }
-    const train::Corpus corpus = train::load_corpus(options->data);
-    const train::CorpusSplit text = train::split_corpus(corpus.bytes, options->val_fraction, options->seq_len,
-                                                        options->global_batch, options->data);
-    if (speaks && corpus.num_skipped > 0) {
-      log_info("--data " + options->data + ": " + std::to_string(corpus.num_skipped) +
+    const train_gpt::RunData data = train_gpt::load_data(plan);
+    if (speaks && data.corpus.num_skipped > 0) {
+      log_info("--data " + options->data + ": " + std::to_string(data.corpus.num_skipped) +
                " files skipped, which are no text (a NUL byte)");
     }
     if (speaks && plan.ranks_on_host * plan.num_threads > plan.num_cores) {
@@ -40,7 +39,7 @@ int main(int argc, char** argv) {
     }
     comm::run_world(plan.world, [&](comm::World& world) {
       if (world.rank() == 0) train_gpt::announce(plan, world.topology());
-      train_gpt::run_rank(world, world.group(), plan, text);
+      train_gpt::run_rank(world, world.group(), plan, data.text);
     });
     return 0;
   });

@@ -15,6 +15,20 @@ void require_positive(const char* flag, int64_t value) {
   throw ConfigError(std::string(flag) + " " + std::to_string(value) + ": allowed values are whole numbers from 1 on");
 }
 
+struct Preset {
+  const char* name;
+  GptConfig config;
+};
+
+constexpr Preset kPresets[] = {
+    {"tiny", {4, 4, 128, 128, 256, 1}},
+    {"small", {6, 6, 384, 256, 256, 1}},
+    {"gpt2-124m", {12, 12, 768, 1024, 50257, 128}},
+    {"gpt2-350m", {24, 16, 1024, 1024, 50257, 128}},
+    {"gpt2-774m", {36, 20, 1280, 1024, 50257, 128}},
+    {"gpt2-1.5b", {48, 25, 1600, 1024, 50257, 128}},
+};
+
 }  // namespace
 
 void GptConfig::validate() const {
@@ -32,6 +46,21 @@ void GptConfig::validate() const {
     text << "--dropout " << dropout << ": allowed values are 0 <= dropout < 1";
     throw ConfigError(text.str());
   }
+}
+
+GptConfig preset(std::string_view name) {
+  std::string names;
+  for (const Preset& p : kPresets) {
+    if (name == p.name) return p.config;
+    names += (names.empty() ? "" : ", ") + std::string(p.name);
+  }
+  throw ConfigError("--model " + std::string(name) + ": allowed values are " + names);
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& p : kPresets) names.emplace_back(p.name);
+  return names;
 }
 
 }  // namespace sixfold::models

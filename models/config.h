@@ -1,7 +1,10 @@
-// The shape of a GPT-2 model.
+// The shape of a GPT-2 model, and shapes that have a name.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace sixfold::models {
 
@@ -22,5 +25,16 @@ struct GptConfig {
   /// Throws ConfigError naming the flag, the value and the allowed values.
   void validate() const;
 };
+
+/// Layers, heads, dim, positions and vocabulary of a model by name; the rest as in a GptConfig{}.
+///
+///   tiny, small                                    for the bytes of a text, and CPUs
+///   gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1.5b     OpenAI's four sizes; the token table is padded to a multiple of 128
+///
+/// Throws ConfigError that names --model, `name` and the names there are. Source of layers and dims: Radford et al.,
+/// "Language models are unsupervised multitask learners", 2019, table 2; heads are those of the published weights.
+GptConfig preset(std::string_view name);
+/// The names, smallest model first.
+std::vector<std::string> preset_names();
 
 }  // namespace sixfold::models

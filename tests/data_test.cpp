@@ -1,58 +1,35 @@
-// Corpus, windows, the order of an epoch, and who gets which row.
+// Text as a corpus, windows, the order of an epoch, and who gets which row.
 #include "runtime/train/data.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
-#include <string>
 
-#include "runtime/core/error.h"
 #include "runtime/train/permutation.h"
+#include "tests/data_fixture.h"
+#include "tests/refusal.h"
 
 namespace sixfold::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder of its own for each test, removed at the end.
-class DataTest : public ::testing::Test {
- protected:
-  DataTest()
-      : folder_(fs::temp_directory_path() / ("sixfold_data_" + std::to_string(getpid()) + "_" +
-                                             ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::create_directories(folder_);
-  }
-  ~DataTest() override { fs::remove_all(folder_); }
-
-  fs::path file(const std::string& name, const std::string& content) {
-    const fs::path path = folder_ / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path;
-  }
-
-  const fs::path folder_;
-};
+using test::refusal;
+using DataTest = test::FolderTest;
 
 std::string text_of(const Corpus& corpus) {
   return {corpus.bytes.begin(), corpus.bytes.end()};
 }
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+Corpus load_text(const fs::path& path) {
+  return load_corpus({.path = path, .format = DataFormat::Text});
+}
+
+TokenView view(const std::vector<uint8_t>& bytes) {
+  return TokenView(std::span(bytes));
 }
 
 TEST_F(DataTest, AFileIsTakenAsItIs) {
-  const Corpus corpus = load_corpus(file("a.bin", std::string("x\0y", 3)));
+  const Corpus corpus = load_text(file("a.bin", std::string("x\0y", 3)));
   EXPECT_EQ(text_of(corpus), std::string("x\0y", 3));
   EXPECT_EQ(corpus.num_files, 1);
   EXPECT_EQ(corpus.num_skipped, 0);
@@ -67,7 +44,7 @@ TEST_F(DataTest, AFolderIsItsTextFilesInByteOrderOfTheirPaths) {
   file("c/deep/a", "3");
   file("binary", std::string("n\0n", 3));
   file("empty", "");
-  const Corpus corpus = load_corpus(folder_);
+  const Corpus corpus = load_text(folder_);
   EXPECT_EQ(text_of(corpus), "A01234");
   EXPECT_EQ(corpus.num_files, 7);
   EXPECT_EQ(corpus.num_skipped, 1);
@@ -75,46 +52,57 @@ TEST_F(DataTest, AFolderIsItsTextFilesInByteOrderOfTheirPaths) {
 
 TEST_F(DataTest, MissingAndEmptyAreOneClearError) {
   const std::string missing = (folder_ / "nothing").string();
-  EXPECT_EQ(error_of([&] { load_corpus(missing); }),
+  EXPECT_EQ(refusal([&] { load_text(missing); }),
             "--data " + missing + ": no such file or folder; allowed are a file and a folder of text files");
   const fs::path empty = file("empty", "");
-  EXPECT_EQ(error_of([&] { load_corpus(empty); }),
+  EXPECT_EQ(refusal([&] { load_text(empty); }),
             "--data " + empty.string() + ": the file is empty (1 text files, 0 skipped for a NUL byte)");
   file("binary", std::string("\0", 1));
-  EXPECT_EQ(error_of([&] { load_corpus(folder_); }),
+  EXPECT_EQ(refusal([&] { load_text(folder_); }),
             "--data " + folder_.string() + ": no text in this folder (1 text files, 1 skipped for a NUL byte)");
+}
+
+TEST_F(DataTest, BytesOutsideOfTheVocabularyAreNamed) {
+  const fs::path path = file("text", "aabcz");
+  EXPECT_EQ(load_corpus({.path = path, .vocab_size = 'z' + 1}).tokens().size(), 5u);
+  EXPECT_EQ(refusal([&] { load_corpus({.path = path, .vocab_size = 'z'}); }),
+            "--data " + path.string() +
+                ": byte 4 is 122, outside of the vocabulary; allowed are 0 to 121, and more with --vocab or another "
+                "--model");
 }
 
 TEST_F(DataTest, TooShortIsOneClearError) {
   const std::vector<uint8_t> bytes(64, 'a');  // 8 windows of 8 need 65 bytes
-  const std::string error = error_of([&] { split_corpus(bytes, 0, 8, 8, "F"); });
+  const std::string error = refusal([&] { split_corpus(view(bytes), 0, 8, 8, "--data F"); });
   EXPECT_EQ(error,
             "--data F: 64 bytes for training make 7 windows of --seq-len 8; --global-batch 8 needs as many, that is at "
             "least 65 bytes");
-  EXPECT_NO_THROW(split_corpus(std::vector<uint8_t>(65, 'a'), 0, 8, 8, "F"));
+  EXPECT_NO_THROW(split_corpus(view(std::vector<uint8_t>(65, 'a')), 0, 8, 8, "--data F"));
   // 10% of 100 bytes are 10, which make one window of 8 but none of 10.
-  EXPECT_EQ(split_corpus(std::vector<uint8_t>(100, 'a'), 0.1, 8, 1, "F").validation.size(), 10u);
-  EXPECT_NE(error_of([&] { split_corpus(std::vector<uint8_t>(100, 'a'), 0.1, 10, 1, "F"); }).find("--val-fraction"),
+  EXPECT_EQ(split_corpus(view(std::vector<uint8_t>(100, 'a')), 0.1, 8, 1, "--data F").validation.size(), 10u);
+  EXPECT_NE(refusal([&] {
+              split_corpus(view(std::vector<uint8_t>(100, 'a')), 0.1, 10, 1, "--data F");
+            }).find("--val-fraction"),
             std::string::npos);
 }
 
 TEST_F(DataTest, TheTailIsHeldOut) {
   std::vector<uint8_t> bytes(100);
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});
-  const CorpusSplit split = split_corpus(bytes, 0.25, 4, 1, "F");
+  const CorpusSplit split = split_corpus(view(bytes), 0.25, 4, 1, "--data F");
   EXPECT_EQ(split.train.size(), 75u);
   EXPECT_EQ(split.validation.size(), 25u);
-  EXPECT_EQ(split.validation.front(), 75);
+  EXPECT_EQ(split.validation[0], 75);
 }
 
 TEST_F(DataTest, WindowsFollowOneAnotherAndTargetsAreOneFurther) {
   std::vector<uint8_t> bytes(100);
   std::iota(bytes.begin(), bytes.end(), uint8_t{100});
-  const Windows windows(bytes, 8);
+  const Windows windows(view(bytes), 8);
   EXPECT_EQ(windows.count(), 12);  // 12 * 8 + 1 = 97 <= 100
-  EXPECT_EQ(Windows({bytes.data(), 97}, 8).count(), 12);
-  EXPECT_EQ(Windows({bytes.data(), 96}, 8).count(), 11);
-  EXPECT_EQ(Windows({bytes.data(), 0}, 8).count(), 0);
+  EXPECT_EQ(Windows(view(bytes).first(97), 8).count(), 12);
+  EXPECT_EQ(Windows(view(bytes).first(96), 8).count(), 11);
+  EXPECT_EQ(Windows(TokenView(), 8).count(), 0);
   std::vector<int32_t> tokens(8), targets(8);
   windows.copy(11, tokens, targets);
   EXPECT_EQ(tokens, (std::vector<int32_t>{188, 189, 190, 191, 192, 193, 194, 195}));
@@ -168,7 +156,7 @@ TEST(BatchOrder, NoRowTwiceInAnEpochAndOtherOrdersInOthers) {
   // 100 tokens, T = 8: 12 rows. Four ranks of two rows take 8; the second step would fit ranks 0 and 1 only, so all
   // ranks turn over together after the first.
   const std::vector<uint8_t> bytes(100, 'a');
-  const BatchOrder order(Windows(bytes, 8).count(), 8, 5, true);
+  const BatchOrder order(Windows(view(bytes), 8).count(), 8, 5, true);
   EXPECT_EQ(order.steps_per_epoch(), 1);
 
   const BatchOrder longer(50, 8, 5, true);  // 6 steps, 2 rows dropped
@@ -236,16 +224,16 @@ TEST(BatchShare, EveryRowOnceWhateverTheCut) {
 }
 
 TEST(BatchShare, RefusesWhatDoesNotDivideAndSaysWhatDoes) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(refusal([] {
               check_batch_share({10, 1, 0, 4});
             }),
             "--global-batch 10 does not divide over dp = 4: allowed are multiples of it, such as 8 or 12");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(refusal([] {
               check_batch_share({2, 1, 0, 4});
             }),
             "--global-batch 2 does not divide over dp = 4: allowed are multiples of it, such as 4");
   EXPECT_EQ(
-      error_of([] {
+      refusal([] {
         check_batch_share({12, 4, 0, 2});
       }),
       "--micro-batch 4 does not divide the 6 rows of a rank (--global-batch 12 / dp = 2): allowed are 1, 2, 3, 6");

@@ -65,8 +65,12 @@ class OptionGroup {
 
   template <typename T>
   void whole(const std::string& flag, T& value, T min, const std::string& text, T max = static_cast<T>(kMaxWhole)) {
-    add(flag, value, text)
-        ->check(number(flag, min, max, "whole numbers from " + std::to_string(min) + " to " + std::to_string(max)));
+    add(flag, value, text)->check(number(flag, min, max, whole_numbers(min, max)));
+  }
+  template <typename T>
+  void whole_without_default(const std::string& flag, std::optional<T>& value, T min, const std::string& text,
+                             T max = static_cast<T>(kMaxWhole)) {
+    app_.add_option(flag, value, text)->group(name_)->check(number(flag, min, max, whole_numbers(min, max)));
   }
   template <typename T>
   void real(const std::string& flag, T& value, T min, T max, const std::string& allowed, const std::string& text) {
@@ -92,6 +96,10 @@ class OptionGroup {
   }
 
  private:
+  template <typename T>
+  static std::string whole_numbers(T min, T max) {
+    return "whole numbers from " + std::to_string(min) + " to " + std::to_string(max);
+  }
   template <typename T>
   CLI::Option* add(const std::string& flag, T& value, const std::string& text) {
     return app_.add_option(flag, value, text)->capture_default_str()->group(name_);

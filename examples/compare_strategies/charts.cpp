@@ -47,7 +47,7 @@ std::string bar_svg(const BarChart& chart, const Bar& bar, const std::vector<dou
   double x = 0;
   for (size_t i = 0; i < bar.values.size(); ++i) {
     const double value = bar.values[i];
-    if (value <= 0) continue;
+    if (scale * value < 0.005) continue;  // no wider than 0.00
     svg += rect(scale * x, scale * value, chart.series[i].colour,
                 chart.series[i].name + ": " + short_number(value, chart.decimals) + " " + chart.unit);
     x += value;

@@ -20,6 +20,9 @@ struct ComparisonPlan {
   std::vector<std::pair<std::string, std::string>> left_out;  // of the list: name, reason
   std::vector<comm::Profile> profiles;                        // of verdicts: emulated links, then --profile
   comm::WorldOptions world;
+
+  /// What all strategies train. There is at least one strategy.
+  const models::GptConfig& model() const { return strategies.front().plan.model; }
 };
 /// Throws ConfigError naming flag, value and allowed values; for the default list, where no strategy of several ranks
 /// fits though there are several.

@@ -232,10 +232,11 @@ std::string machine_of(const Comparison& comparison, const ComparisonPlan& plan)
 
 std::string lead_of(const Comparison& comparison, const ComparisonPlan& plan) {
   const train_gpt::Options& o = plan.options.base;
+  const models::GptConfig& model = plan.model();
   return "The same GPT (" + fixed(static_cast<double>(comparison.records.front().num_parameters) / 1e6, 2) +
-         " M parameters: " + std::to_string(o.layers) + " layers, dim " + std::to_string(o.dim) + ", " +
-         std::to_string(o.heads) + " heads), the same " + std::to_string(o.steps) + " steps of " +
-         std::to_string(o.global_batch) + " rows of " + std::to_string(o.seq_len) + " tokens, trained by " +
+         " M parameters: " + std::to_string(model.num_layers) + " layers, dim " + std::to_string(model.dim) + ", " +
+         std::to_string(model.num_heads) + " heads), the same " + std::to_string(o.steps) + " steps of " +
+         std::to_string(o.global_batch) + " rows of " + std::to_string(model.seq_len) + " tokens, trained by " +
          std::to_string(comparison.records.size()) + (comparison.records.size() == 1 ? " strategy" : " strategies") +
          " on " + machine_of(comparison, plan) + ".";
 }

@@ -194,6 +194,7 @@ Json placements_json(const Comparison& comparison) {
 
 Json json_of(const Comparison& comparison, const ComparisonPlan& plan) {
   const train_gpt::Options& base = plan.options.base;
+  const models::GptConfig& model = plan.model();
   Json strategies = Json::array(), left_out = Json::array();
   const std::string no_placements = no_placements_because(comparison, plan);
   for (size_t r = 0; r < comparison.records.size(); ++r) {
@@ -204,10 +205,11 @@ Json json_of(const Comparison& comparison, const ComparisonPlan& plan) {
           {"nodes", comparison.nodes},
           {"threads_per_rank", plan.strategies.front().plan.num_threads},
           {"model",
-           {{"layers", base.layers},
-            {"dim", base.dim},
-            {"heads", base.heads},
-            {"seq_len", base.seq_len},
+           {{"layers", model.num_layers},
+            {"dim", model.dim},
+            {"heads", model.num_heads},
+            {"seq_len", model.seq_len},
+            {"vocabulary", model.vocab_size},
             {"parameters", comparison.records.front().num_parameters}}},
           {"data", base.data},
           {"global_batch", base.global_batch},

@@ -1,7 +1,7 @@
 // A comparison as one JSON object: what --json writes and what the page of --html carries.
 //
 //   {"ranks": "4 ranks (threads)", "nodes": "1 node: 0 1 2 3", "threads_per_rank",
-//    "model": {"layers","dim","heads","seq_len","parameters"}, "data", "global_batch", "steps", "seed",
+//    "model": {"layers","dim","heads","seq_len","vocabulary","parameters"}, "data", "global_batch", "steps", "seed",
 //    "emulate_links": text | null,
 //    "checks": {"losses_equal","largest_loss_distance","loss_tolerance","differing_losses":
 //                 [{"strategy","step","loss","others"}], "bytes_equal": true | false |

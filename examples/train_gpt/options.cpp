@@ -2,6 +2,7 @@
 
 #include "examples/common/option_group.h"
 #include "examples/train_gpt/option_groups.h"
+#include "models/config.h"
 #include "runtime/comm/schedule/schedule.h"
 #include "runtime/core/error.h"
 
@@ -20,16 +21,25 @@ constexpr const char* kParallel = "Ranks and communication";
 
 void add_data(CLI::App& app, Options& o) {
   Group group(app, "Data");
-  group.path("--data", o.data, "Text to train on: a file, or a folder (all text files in and below it)");
+  group.path(
+      "--data", o.data,
+      "What to train on: text, that is a file or a folder (all text files in and below it); or a file of tokens");
+  group.choice(
+      "--data-format", o.data_format, {"auto", "text", "llmc", "u16"},
+      "What --data holds: bytes of text, or 16-bit little-endian tokens with llm.c's header or without one; auto: "
+      "tokens in a file named *.bin, else text");
   group.flag("--no-shuffle", o.no_shuffle, "Take the text in its order");
 }
 
 void add_model(CLI::App& app, Options& o) {
-  Group group(app, "Model (GPT-2, one token a byte)");
-  group.whole<int64_t>("--layers", o.layers, 1, "Blocks");
-  group.whole<int64_t>("--heads", o.heads, 1, "Attention heads; must divide --dim");
-  group.whole<int64_t>("--dim", o.dim, 1, "Channels");
-  group.whole<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row");
+  Group group(app, "Model (GPT-2)");
+  group.choice("--model", o.model, models::preset_names(), "Sizes, where none of the following says otherwise");
+  const std::string of_model = " (default: that of --model)";
+  group.whole_without_default<int64_t>("--layers", o.layers, 1, "Blocks" + of_model);
+  group.whole_without_default<int64_t>("--heads", o.heads, 1, "Attention heads; must divide --dim" + of_model);
+  group.whole_without_default<int64_t>("--dim", o.dim, 1, "Channels" + of_model);
+  group.whole_without_default<int64_t>("--seq-len", o.seq_len, 1, "Tokens of a row" + of_model);
+  group.whole_without_default<int64_t>("--vocab", o.vocab, 1, "Tokens there are; a byte is one of 256" + of_model);
   group.real("--dropout", o.dropout, 0.0f, std::nextafter(1.0f, 0.0f), "0 <= dropout < 1", "Dropout probability");
   group.whole<uint64_t>("--seed", o.seed, 0, "Keys initial weights, order of the data, dropout and the sample",
                         std::numeric_limits<uint64_t>::max());
@@ -117,13 +127,17 @@ void add_validation(CLI::App& app, Options& o) {
   Group group(app, "Data");
   group.real("--val-fraction", o.val_fraction, 0.0, 0.9, "0 (nothing is held out) to 0.9",
              "Share of the text, at its end, held out for the validation loss");
+  group.text("--val-data", o.val_data, "FILE",
+             "Take the validation loss over this, like --data, and hold nothing out (default: none)");
 }
 
 void add_output(CLI::App& app, Options& o) {
   Group group(app, "Output");
   group.whole<int64_t>("--eval-every", o.eval_every, 0, "Steps between validation losses; 0: only at the end");
   group.whole<int64_t>("--eval-windows", o.eval_windows, 1, "Held-out rows that a validation loss is taken over");
-  group.whole<int64_t>("--sample", o.sample, 0, "Bytes of text to generate at the end");
+  group.whole_without_default<int64_t>(
+      "--sample", o.sample, 0,
+      "Tokens to generate at the end, printed as text or, where --data has no bytes, as numbers (default: 200 bytes)");
   group.path("--log", o.log, "Write one JSON object a step and a summary (default: none)");
   group.path("--comm-log", o.comm_log, "Write one JSON object for every operation of every rank (default: none)");
   group.path("--trace", o.trace,
@@ -138,7 +152,7 @@ void add_output(CLI::App& app, Options& o) {
 
 std::optional<Options> parse_options(int argc, const char* const* argv, bool speaks) {
   Options options;
-  CLI::App app("Trains a GPT on the bytes of a text, on one rank or many.");
+  CLI::App app("Trains a GPT on the bytes of a text, or on tokens, on one rank or many.");
   app.get_formatter()->column_width(32);
   app.get_help_ptr()->group("Help");
   add_data(app, options);

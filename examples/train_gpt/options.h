@@ -12,13 +12,13 @@ namespace sixfold::train_gpt {
 struct Options {
   // data
   std::string data = "/usr/include/eigen3";  // real text that is there after installing the build dependencies
+  std::string data_format = "auto";
   double val_fraction = 0.05;
+  std::string val_data;
   bool no_shuffle = false;
   // model
-  int64_t layers = 4;
-  int64_t heads = 4;
-  int64_t dim = 128;
-  int64_t seq_len = 128;
+  std::string model = "tiny";
+  std::optional<int64_t> layers, heads, dim, seq_len, vocab;  // default: those of `model`
   float dropout = 0;
   uint64_t seed = 1;
   // training
@@ -63,7 +63,7 @@ struct Options {
   // output
   int64_t eval_every = 0;
   int64_t eval_windows = 64;
-  int64_t sample = 200;
+  std::optional<int64_t> sample;  // default: 200 where tokens are bytes, else none
   std::string log;
   std::string dump;
   std::string comm_log, trace;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
@@ -47,6 +48,9 @@ void check_given(const Options& options) {
     text << flag << " " << value << " with " << with << ": has no effect there (allowed: with " << allowed << ")";
     throw ConfigError(text.str());
   };
+  if (!options.val_data.empty()) {
+    refuse("--val-fraction", options.val_fraction, "--val-data " + options.val_data, "--data alone");
+  }
   const std::string zero = "--zero " + std::to_string(options.zero);
   if (options.zero != 3) refuse("--prefetch", options.prefetch, zero, "--zero 3");
   if (options.zero == 3) refuse("--bucket-mb", options.bucket_mb, zero + ", whose buckets are units", "--zero 0, 1, 2");
@@ -67,12 +71,13 @@ double bytes_per_parameter(const Options& options, int data_ranks) {
 }
 
 /// Of all ranks on this machine: roughly, but known before anything is made.
-void check_model_memory(const Options& options, const parallel::MeshShape& mesh) {
-  const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
+void check_model_memory(const Options& options, const parallel::MeshShape& mesh, const models::GptConfig& model) {
+  const double dim = static_cast<double>(model.dim), layers = static_cast<double>(model.num_layers);
   const double parameters =
-      layers * dim * (12 * dim + 13) + dim * (train::kNumByteTokens + static_cast<double>(options.seq_len));
+      layers * dim * (12 * dim + 13) + dim * static_cast<double>(model.padded_vocab() + model.seq_len);
   examples::check_memory(
-      "--layers " + std::to_string(options.layers) + " --dim " + std::to_string(options.dim),
+      "--layers " + std::to_string(model.num_layers) + " --dim " + std::to_string(model.dim) + " --vocab " +
+          std::to_string(model.vocab_size),
       bytes_per_parameter(options, mesh.dp * mesh.sp) * parameters / (mesh.tp * mesh.pp) * std::max(1, options.ranks));
 }
 
@@ -105,7 +110,7 @@ void check_data_groups(const parallel::StrategyOptions& strategy, const parallel
   }
 }
 
-parallel::PipelineShape pipeline_shape(const Options& options, int num_micro_batches) {
+parallel::PipelineShape pipeline_shape(const Options& options, int64_t num_layers, int num_micro_batches) {
   parallel::PipelineShape pipeline;
   pipeline.kind = parallel::parse_pipeline_kind(options.pp_schedule);
   pipeline.num_stages = options.pp;
@@ -113,7 +118,7 @@ parallel::PipelineShape pipeline_shape(const Options& options, int num_micro_bat
   const bool interleaved = pipeline.kind == parallel::PipelineKind::Interleaved;
   pipeline.virtual_stages = options.virtual_stages > 0 ? options.virtual_stages : interleaved ? 2 : 1;
   parallel::check_pipeline_shape(pipeline);
-  parallel::split_layers(options.layers, options.pp, pipeline.virtual_stages);
+  parallel::split_layers(num_layers, options.pp, pipeline.virtual_stages);
   return pipeline;
 }
 
@@ -129,13 +134,13 @@ void check_axes(const Options& options, const parallel::MeshShape& mesh, const m
 }
 
 models::GptConfig model_config(const Options& options) {
-  models::GptConfig model;
-  model.num_layers = options.layers;
-  model.num_heads = options.heads;
-  model.dim = options.dim;
-  model.seq_len = options.seq_len;
-  model.vocab_size = train::kNumByteTokens;
-  model.vocab_multiple = options.tp;
+  models::GptConfig model = models::preset(options.model);
+  model.num_layers = options.layers.value_or(model.num_layers);
+  model.num_heads = options.heads.value_or(model.num_heads);
+  model.dim = options.dim.value_or(model.dim);
+  model.seq_len = options.seq_len.value_or(model.seq_len);
+  model.vocab_size = options.vocab.value_or(model.vocab_size);
+  model.vocab_multiple = std::lcm(model.vocab_multiple, int64_t{options.tp});
   model.dropout = options.dropout;
   model.recompute = options.recompute;
   model.seed = options.seed;
@@ -151,9 +156,9 @@ int64_t rows_of_micro_batch(int64_t rows_per_rank, int num_stages) {
   return std::max<int64_t>(rows_per_rank / num_micro_batches, 1);
 }
 
-train::TrainerOptions trainer_options(const Options& options, const parallel::MeshShape& mesh) {
+train::TrainerOptions trainer_options(const Options& options, const parallel::MeshShape& mesh, int64_t seq_len) {
   train::TrainerOptions trainer;
-  trainer.seq_len = options.seq_len;
+  trainer.seq_len = seq_len;
   trainer.sequence_parts = mesh.sp;
   trainer.share.global_batch = options.global_batch;
   trainer.share.dp_size = mesh.dp;
@@ -192,7 +197,9 @@ void check_outputs(const Options& options) {
   };
   for (const auto& [flag, path] : outputs) {
     examples::check_writable(flag, path);
-    if (same(path, options.data)) throw ConfigError(flag + " " + path + ": is the text of --data");
+    for (const auto& [input, file] : {std::pair("--data", options.data), std::pair("--val-data", options.val_data)}) {
+      if (same(path, file)) throw ConfigError(flag + " " + path + ": is the text of " + input);
+    }
     for (const auto& [other_flag, other] : outputs) {
       if (flag != other_flag && same(path, other))
         throw ConfigError(flag + " and " + other_flag + " " + path + ": are one file");
@@ -213,8 +220,8 @@ Plan make_plan(const Options& options, int num_ranks) {
   const int world_size = num_ranks > 0 ? num_ranks : comm::planned_world_size(plan.world);
   plan.mesh =
       parallel::resolve_mesh({.pp = options.pp, .dp = options.dp, .sp = options.sp, .tp = options.tp}, world_size);
-  check_model_memory(options, plan.mesh);
   plan.model = model_config(options);
+  check_model_memory(options, plan.mesh, plan.model);
   check_axes(options, plan.mesh, plan.model);
   plan.tp.sequence_parallel = options.sequence_parallel == "megatron";
   plan.tp.overlap = !options.no_overlap;
@@ -224,8 +231,8 @@ Plan make_plan(const Options& options, int num_ranks) {
   }
   plan.optimizer.kind = train::parse_optimizer(options.optimizer);
   plan.optimizer.weight_decay = options.weight_decay;
-  plan.trainer = trainer_options(options, plan.mesh);
-  plan.pipeline = pipeline_shape(options, plan.trainer.share.num_micro_batches());
+  plan.trainer = trainer_options(options, plan.mesh, plan.model.seq_len);
+  plan.pipeline = pipeline_shape(options, plan.model.num_layers, plan.trainer.share.num_micro_batches());
   plan.trainer.pp_schedule = plan.pipeline.kind;
   plan.trainer.virtual_stages = plan.pipeline.virtual_stages;
   plan.records = {options.comm_log, options.trace};

@@ -26,6 +26,8 @@ struct Plan {
   train::OptimizerOptions optimizer;
   comm::RecordFiles records;
   train::TrainerOptions trainer;  // share.dp_rank and sequence_part are each rank's own
+  Device device;                  // of each rank: the CPU, or its own place's GPU
+  DType dtype = DType::F32;       // of activations and parameters
   int num_threads = 1;            // of a rank's kernels
   int num_cores = 1;              // that this process may run on
   int ranks_on_host = 1;          // that share them

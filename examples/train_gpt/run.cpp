@@ -31,6 +31,20 @@ bool stdout_is_live() {
   return isatty(STDOUT_FILENO) == 1 && !environment.no_color && !environment.launcher_world_size;
 }
 
+// Bytes as a terminal can show them. Tokens that are no byte, of which there are some in a larger vocabulary, become
+// '?'.
+std::string text_of(const std::vector<int32_t>& tokens) {
+  std::string bytes;
+  for (int32_t token : tokens) bytes += token < train::kNumByteTokens ? static_cast<char>(token) : '?';
+  return train::printable(bytes);
+}
+
+std::string numbers_of(const std::vector<int32_t>& tokens) {
+  std::string text;
+  for (int32_t token : tokens) text += (text.empty() ? "" : " ") + std::to_string(token);
+  return text;
+}
+
 // The run of one rank: its parts, made in the order in which they need one another, and its phases.
 class Run {
  public:
@@ -38,8 +52,9 @@ class Run {
       : world_(world),
         group_(group),
         plan_(plan),
-        train_windows_(text.train, plan.options.seq_len),
-        eval_windows_(text.validation, plan.options.seq_len),
+        text_(text),
+        train_windows_(text.train, plan.model.seq_len),
+        eval_windows_(text.validation, plan.model.seq_len),
         context_{world.memory(), plan.num_threads},
         mesh_(group, plan.mesh),
         model_(plan.model, parallel::TpGroup(&mesh_.tp_group(), plan.tp), &mesh_.sp_group()),
@@ -104,16 +119,19 @@ class Run {
   }
 
   void print_start() {
-    const Options& o = plan_.options;
+    const models::GptConfig& model = plan_.model;
     char text[400];
     std::snprintf(text, sizeof(text),
-                  "model: %lld layers, dim %lld, %lld heads, %.3f M parameters; %d ranks (%s) x %d threads, %s%s\n"
+                  "model: %lld layers, dim %lld, %lld heads, vocabulary %lld, %.3f M parameters; %d ranks (%s) x %d "
+                  "threads, %s%s\n"
                   "data: %s, %lld rows of %lld tokens (%lld held out), %lld steps an epoch",
-                  static_cast<long long>(o.layers), static_cast<long long>(o.dim), static_cast<long long>(o.heads),
+                  static_cast<long long>(model.num_layers), static_cast<long long>(model.dim),
+                  static_cast<long long>(model.num_heads), static_cast<long long>(model.vocab_size),
                   static_cast<double>(model_.num_parameters()) / 1e6, group_.size(), world_.kind().c_str(),
-                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(), o.data.c_str(),
-                  static_cast<long long>(train_windows_.count()), static_cast<long long>(o.seq_len),
-                  static_cast<long long>(eval_windows_.count()), static_cast<long long>(order_.steps_per_epoch()));
+                  plan_.num_threads, parallel::strategy_name(plan_.strategy).c_str(), axes().c_str(),
+                  plan_.options.data.c_str(), static_cast<long long>(train_windows_.count()),
+                  static_cast<long long>(model.seq_len), static_cast<long long>(eval_windows_.count()),
+                  static_cast<long long>(order_.steps_per_epoch()));
     console_.line(text);
   }
 
@@ -156,8 +174,8 @@ class Run {
     summary_.evaluations.push_back({step, loss});
     if (!is_first() || (plan_.options.quiet && step < plan_.options.steps)) return;
     char text[100];
-    std::snprintf(text, sizeof(text), "validation loss %.4f nats per byte after step %lld (%lld rows)", loss,
-                  static_cast<long long>(step), static_cast<long long>(num_rows));
+    std::snprintf(text, sizeof(text), "validation loss %.4f nats per %s after step %lld (%lld rows)", loss,
+                  text_.validation.unit(), static_cast<long long>(step), static_cast<long long>(num_rows));
     console_.line(text);
   }
 
@@ -173,7 +191,7 @@ class Run {
     summary_.step_seconds = seconds_ / steps;
     summarize_steps();
     summary_.tokens_per_second = seconds_ > 0 ? static_cast<double>(num_tokens_) / seconds_ : 0;
-    summary_.flops_per_token = static_cast<double>(model_.flops_per_token(options.seq_len));
+    summary_.flops_per_token = static_cast<double>(model_.flops_per_token(plan_.model.seq_len));
     summary_.comm = world_.comm_table().rows(comm::CommPhase::Step);
     summary_.comm_outside = world_.comm_table().rows(comm::CommPhase::Outside);
     summary_.comm_busy_seconds = world_.comm_table().busy_seconds(comm::CommPhase::Step);
@@ -187,7 +205,7 @@ class Run {
     summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
-    const std::string text = options.sample > 0 && !options.quiet ? generate() : "";
+    const std::string text = num_sampled() > 0 && !options.quiet ? generate() : "";
     if (prints()) print_end(text);
   }
 
@@ -219,19 +237,22 @@ class Run {
     pipeline.bubble = total > 0 ? 1 - compute / total : 0;
   }
 
+  int64_t num_sampled() const { return plan_.options.sample.value_or(text_.train.are_bytes() ? 200 : 0); }
+
+  // What follows the end of a line or, where tokens are no bytes or that one is none of the model's, the first token of
+  // the data.
   std::string generate() {
+    const bool are_bytes = text_.train.are_bytes();
     models::SampleOptions sampling;
-    sampling.num_tokens = plan_.options.sample;
+    sampling.num_tokens = num_sampled();
     sampling.seed = plan_.options.seed;
-    std::string text;
-    for (int32_t token : models::sample(model_, context_, {'\n'}, sampling, &trainer_.pipeline())) {
-      text += static_cast<char>(token);
-    }
-    return text;
+    const int32_t first = are_bytes && '\n' < plan_.model.vocab_size ? '\n' : text_.train[0];
+    const std::vector<int32_t> tokens = models::sample(model_, context_, {first}, sampling, &trainer_.pipeline());
+    return are_bytes ? text_of(tokens) : numbers_of(tokens);
   }
 
   void print_end(const std::string& sampled) {
-    if (!sampled.empty()) std::cout << "\nsample\n" << train::printable(sampled) << "\n";
+    if (!sampled.empty()) std::cout << "\nsample\n" << sampled << "\n";
     std::cout << "\n";
     train::print_comm_table(std::cout, summary_);
     train::print_primitive_table(std::cout, summary_);
@@ -257,6 +278,7 @@ class Run {
   comm::World& world_;
   comm::Communicator& group_;
   const Plan& plan_;
+  const train::CorpusSplit text_;
   const train::Windows train_windows_, eval_windows_;
   kernels::Context context_;
   parallel::Mesh mesh_;

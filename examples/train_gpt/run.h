@@ -16,8 +16,9 @@ struct RunResult {
 };
 
 /// Trains and reports: rank 0 of `group` prints to stdout, unless the plan says --quiet, and writes the files. `group`
-/// are the ranks of the plan, in the order of its mesh: all of the world's, or some. `text` is only read, so that
-/// thread ranks share one. Called on every rank of the group; several runs of one world follow one another.
+/// are the ranks of the plan, in the order of its mesh: all of the world's, or some. What
+/// `text` looks at is only read, so that thread ranks share it. Called on every rank of the group; several runs of one
+/// world follow one another.
 RunResult run_rank(comm::World& world, comm::Communicator& group, const Plan& plan, const train::CorpusSplit& text);
 
 }  // namespace sixfold::train_gpt

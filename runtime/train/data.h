@@ -1,50 +1,81 @@
-// Text as tokens: bytes of files, cut into windows, dealt out to steps, rows and ranks.
+// Tokens of files, cut into windows, dealt out to steps, rows and ranks. Text is its bytes, one token each.
 //
-//   load_corpus    bytes of a file, or of all text files below a folder
+//   load_corpus    bytes of a file, or of all text files below a folder; or a file of tokens (token_file.h)
 //   split_corpus   the tail is held out for validation
-//   Windows        window w of a text reads the seq_len + 1 bytes from w * seq_len on: inputs, and targets one further
+//   Windows        window w reads the seq_len + 1 tokens from w * seq_len on: inputs, and targets one further
 //   BatchOrder     which window is row i of step s, for the global batch; the same on all ranks
 //   BatchShare     which rows of the global batch are whose
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "runtime/train/token_file.h"
+#include "runtime/train/token_view.h"
 
 namespace sixfold::train {
 
 inline constexpr int64_t kNumByteTokens = 256;
 
+/// Auto: a regular file whose name ends in .bin is one of tokens, with a header where llm.c's magic number is; all else
+/// is text.
+enum class DataFormat { Auto, Text, Llmc, U16 };
+/// "auto", "text", "llmc", "u16". Throws ConfigError for another name.
+DataFormat parse_data_format(std::string_view name);
+
+struct DataSource {
+  std::filesystem::path path;
+  DataFormat format = DataFormat::Auto;
+  int64_t vocab_size = kNumByteTokens;  // tokens are below it
+  std::string flag = "--data";          // that names the path
+
+  /// "--data FILE": how messages begin.
+  std::string name() const { return flag + " " + path.string(); }
+};
+
+/// Owns what its tokens lie in; views of them stay valid when it is moved.
 struct Corpus {
-  std::vector<uint8_t> bytes;
+  std::vector<uint8_t> bytes;     // of text
+  std::optional<TokenFile> file;  // of tokens, where they are no text
   int64_t num_files = 0;
   int64_t num_skipped = 0;  // files of a folder that hold a NUL byte: not text
+
+  TokenView tokens() const { return file ? TokenView(file->tokens()) : TokenView(std::span(bytes)); }
 };
 
-/// The bytes of the file `path`, whatever they are; or of all text files (no NUL byte) in and below the folder `path`,
-/// one after the other in the byte order of their relative paths. Throws ConfigError when nothing is there, when it
-/// cannot be read, or when it holds no byte.
-Corpus load_corpus(const std::filesystem::path& path);
+/// Text: the bytes of a file, whatever they are; or of all text files (no NUL byte) in and below a folder, one after
+/// the other in the byte order of their relative paths. Else the tokens of a file, which is read once, to look at every
+/// token, but not kept in memory. Throws ConfigError when nothing is there, when it cannot be read, holds no token or
+/// is not what its format says, and for a token outside the vocabulary.
+Corpus load_corpus(const DataSource& source);
 
-/// Views into the bytes of a corpus.
+/// Views of a corpus, or of one for each.
 struct CorpusSplit {
-  std::span<const uint8_t> train, validation;
+  TokenView train, validation;
 };
-/// The last floor(size * validation_fraction) bytes are held out. Throws ConfigError when what is left makes fewer
+/// The last floor(size * validation_fraction) tokens are held out. Throws ConfigError when what is left makes fewer
 /// windows than one global batch has, or when something is held out that makes no window. `name` is for the text.
-CorpusSplit split_corpus(std::span<const uint8_t> bytes, double validation_fraction, int64_t seq_len,
-                         int64_t global_batch, const std::string& name);
+CorpusSplit split_corpus(TokenView tokens, double validation_fraction, int64_t seq_len, int64_t global_batch,
+                         const std::string& name);
+/// `training` with all of `validation`, which has a corpus of its own. Throws ConfigError when that makes no window, or
+/// has bytes where the other has tokens. `name` is for the text.
+CorpusSplit with_validation(const CorpusSplit& training, TokenView validation, int64_t seq_len,
+                            const std::string& name);
 
 class Windows {
  public:
-  Windows(std::span<const uint8_t> bytes, int64_t seq_len);
+  Windows(TokenView tokens, int64_t seq_len);
   int64_t count() const { return count_; }
-  /// tokens[t] = byte t of the window, targets[t] = byte t + 1; i32 [seq_len] each.
+  /// tokens[t] = token t of the window, targets[t] = token t + 1; i32 [seq_len] each.
   void copy(int64_t window, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
  private:
-  std::span<const uint8_t> bytes_;
+  TokenView tokens_;
   int64_t seq_len_ = 0;
   int64_t count_ = 0;
 };
