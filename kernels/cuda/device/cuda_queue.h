@@ -1,0 +1,32 @@
+// CudaQueue: a stream of a GPU, and what kernels need beside it.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/staging_ring.h"
+#include "kernels/queue.h"
+#include "runtime/core/cuda/device_memory.h"
+#include "runtime/core/cuda/event_pool.h"
+
+namespace sixfold::kernels::cuda {
+
+class CudaQueue final : public Queue {
+ public:
+  /// On the GPU that is current for the calling thread. Throws CommError.
+  CudaQueue();
+  ~CudaQueue() override;
+
+  const KernelTable& kernels() const override;
+  void* stream() const override { return stream_.get(); }
+  void to_device(void* device, const void* host, size_t bytes) override;
+  void to_host(void* host, const void* device, size_t bytes) override;
+
+ private:
+  sixfold::cuda::Stream stream_;
+  // Copies go through pinned memory: of other memory of the host, they wait for the whole device to be reached.
+  sixfold::cuda::PinnedMemory staging_;
+  std::shared_ptr<sixfold::cuda::EventPool> events_ = std::make_shared<sixfold::cuda::EventPool>();
+  StagingRing<std::unique_ptr<sixfold::cuda::PooledEvent>> ring_;  // of the first part, on its way to the GPU
+};
+
+}  // namespace sixfold::kernels::cuda
