@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{4} << 20;  // of a long copy: one is filled while another travels
 constexpr size_t kToDeviceBytes = 4 * kPieceBytes;
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what NVIDIA recommends for Hopper
 
 /// copy(offset, bytes) for each piece of a copy.
 template <typename Copy>
@@ -27,7 +28,11 @@ void for_pieces(size_t bytes, const Copy& copy) {
 
 }  // namespace
 
-CudaQueue::CudaQueue() : staging_(kToDeviceBytes + kPieceBytes), ring_(kToDeviceBytes) {}
+CudaQueue::CudaQueue()
+    : staging_(kToDeviceBytes + kPieceBytes),
+      ring_(kToDeviceBytes),
+      workspace_(kWorkspaceBytes),
+      products_(CublasApi::load(), workspace_.data(), workspace_.bytes()) {}
 
 CudaQueue::~CudaQueue() {
   cudaStreamSynchronize(stream_.get());  // what is still under way uses the memory that ends here
