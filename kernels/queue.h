@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "kernels/kernel_table.h"
 
@@ -19,5 +20,9 @@ class Queue {
   virtual void to_device(void* device, const void* host, size_t bytes) = 0;
   virtual void to_host(void* host, const void* device, size_t bytes) = 0;
 };
+
+/// A queue of that GPU, which becomes current for the calling thread. Before any communication: it allocates. Throws
+/// ConfigError where this build has no CUDA or the machine no GPU, and CommError where the GPU refuses.
+std::unique_ptr<Queue> make_cuda_queue(Device device);
 
 }  // namespace sixfold::kernels

@@ -11,6 +11,9 @@ namespace sixfold::kernels::cuda {
 
 /// Neighbours that one thread takes at a time where addresses allow it: 16 bytes of f32, 8 of bf16.
 inline constexpr int kPack = 4;
+/// The same of kernels that read more than they compute: 16 bytes of any type.
+template <typename T>
+inline constexpr int kWidePack = 16 / sizeof(T);
 
 template <typename T, int n>
 struct alignas(sizeof(T) * n) Pack {
@@ -34,9 +37,10 @@ SIXFOLD_DEVICE void store(T* p, const float (&values)[n]) {
   *reinterpret_cast<Pack<T, n>*>(p) = pack;
 }
 
-/// Whether rows of `count` elements from these addresses on can be taken kPack at a time.
-inline bool takes_packs(int64_t count, std::initializer_list<const void*> addresses) {
-  bool aligned = count % kPack == 0;
+/// Whether rows of `count` elements from these addresses on can be taken `pack` at a time, 16 bytes or less.
+template <int pack = kPack>
+bool takes_packs(int64_t count, std::initializer_list<const void*> addresses) {
+  bool aligned = count % pack == 0;
   for (const void* address : addresses) aligned &= reinterpret_cast<uintptr_t>(address) % 16 == 0;
   return aligned;
 }

@@ -1,4 +1,4 @@
-// Matrix products on a GPU, below linear layers and attention. device/cublas_gemm.cpp has cuBLASLt do them.
+// Matrix products on a GPU, below linear layers and attention.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace sixfold::kernels::cuda {
 /// A row-major matrix on the GPU whose rows start `stride` elements apart; read as its transpose where the flag is set.
 /// Matrix i of a batch starts i * batch_stride elements on.
 struct GemmOperand {
-  const void* data = nullptr;
+  void* data = nullptr;
   DType dtype = DType::F32;  // f32 or bf16
   int64_t stride = 0;
   bool transposed = false;
@@ -40,7 +40,13 @@ struct Gemm {
   void* aux = nullptr;         // [m, n], of c's dtype and stride
 };
 
-/// Issues the product to the context's queue. Throws CommError for what the library refuses.
+/// Issues the product to the context's queue; k > 0, unless it is to be added. Where the library has no kernel with the
+/// epilogue, one of ours follows, and of bf16 the product is rounded before it as well as after. Throws CommError for
+/// what the library refuses.
 void gemm(Context& context, const Gemm& gemm);
+
+/// The library's part of gemm(), for products that are not empty: device/cublas_gemm.cpp. False, with nothing done:
+/// there is an epilogue, and the library does not have it for this product.
+bool multiply(Context& context, const Gemm& gemm);
 
 }  // namespace sixfold::kernels::cuda
