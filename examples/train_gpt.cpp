@@ -11,7 +11,6 @@
 #include "examples/train_gpt/plan.h"
 #include "examples/train_gpt/run.h"
 #include "examples/train_gpt/run_data.h"
-#include "runtime/core/device.h"
 #include "runtime/core/env.h"
 #include "runtime/core/log.h"
 
@@ -25,9 +24,6 @@ int main(int argc, char** argv) {
     const auto options = train_gpt::parse_options(argc, argv, speaks);
     if (!options) return 0;
     const train_gpt::Plan plan = train_gpt::make_plan(*options);
-    if (speaks && !options->quiet && options->device == "auto" && probe_cuda().num_devices > 0) {
-      log_info("--device auto: training is on the CPU, on a GPU it does not exist yet");
-    }
     const train_gpt::RunData data = train_gpt::load_data(plan);
     if (speaks && data.corpus.num_skipped > 0) {
       log_info("--data " + options->data + ": " + std::to_string(data.corpus.num_skipped) +

@@ -40,21 +40,28 @@ inline void random_row(int64_t step, int64_t row, std::span<int32_t> tokens, std
 class PlanRig {
  public:
   PlanRig(comm::World& ranks, const train_gpt::Plan& its_plan)
+      : PlanRig(ranks, its_plan, {ranks.memory(), its_plan.num_threads}) {}
+  /// `computes`: where, in place of the World's memory and the CPU.
+  PlanRig(comm::World& ranks, const train_gpt::Plan& its_plan, const kernels::Context& computes)
       : world(ranks),
         plan(its_plan),
-        context{ranks.memory(), its_plan.num_threads},
+        context(computes),
         mesh(ranks.group(), plan.mesh),
         model(plan.model, parallel::TpGroup(&mesh.tp_group(), plan.tp), &mesh.sp_group()),
         stage(model.units(), mesh.coordinates().pp, plan.mesh.pp, plan.pipeline.virtual_stages),
-        strategy(stage, ranks.memory(), mesh.pp_group(), mesh.data_group(), plan.strategy),
-        optimizer(train::make_optimizer(plan.optimizer, strategy.state_elements(), ranks.memory())),
+        strategy(stage, context, mesh.pp_group(), mesh.data_group(), plan.strategy),
+        optimizer(train::make_optimizer(plan.optimizer, strategy.state_elements(), context)),
         trainer({ranks, mesh.data_group(), tp_group(), model.units(), strategy, *optimizer, context,
                  plan.mesh.pp > 1 ? &mesh.pp_group() : nullptr},
                 trainer_options(), random_row) {
     // Weights larger than the usual ones, so that attention is far from uniform.
     strategy.load_values([&](parallel::Parameter& p) {
       parallel::initialize(context, p, 3);
-      for (int64_t i = 0; p.init.std > 0 && i < p.value.numel(); ++i) p.value.data<float>()[i] *= 8;
+      if (p.init.std == 0) return;
+      const Tensor floats = Tensor::of_host(p.value.shape(), DType::F32);
+      floats.copy_from(kernels::floats_on_host(context, p.value));
+      for (int64_t i = 0; i < floats.numel(); ++i) floats.data<float>()[i] *= 8;
+      kernels::floats_from_host(context, floats, p.value);
     });
   }
 
@@ -81,9 +88,9 @@ class PlanRig {
   Values gather(void (parallel::StageStrategy::*what)(const parallel::Parameter&, const Tensor&)) {
     Values values;
     for (const parallel::Parameter* p : model.parameters_by_name()) {
-      const Tensor piece = Tensor::empty(p->local_shape(), DType::F32, world.memory(), Category::Other);
+      const Tensor piece = Tensor::empty(p->local_shape(), DType::F32, context.memory, Category::Other);
       (strategy.*what)(*p, piece);
-      const Tensor whole = parallel::assemble(*p, piece, tp_group(), world.memory());
+      const Tensor whole = parallel::assemble(*p, piece, tp_group(), context);
       values[p->name] = {whole.data<float>(), whole.data<float>() + whole.numel()};
     }
     return values;

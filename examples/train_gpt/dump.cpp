@@ -5,8 +5,8 @@
 namespace sixfold::train_gpt {
 
 Dump::Dump(const std::string& path, std::vector<parallel::Parameter*> parameters, parallel::Strategy& strategy,
-           comm::Communicator* tp_group, Memory& memory, bool writes)
-    : parameters_(std::move(parameters)), strategy_(strategy), tp_group_(tp_group), memory_(memory) {
+           comm::Communicator* tp_group, const kernels::Place& place, bool writes)
+    : parameters_(std::move(parameters)), strategy_(strategy), tp_group_(tp_group), place_(place) {
   if (!writes) return;
   std::vector<train::TensorInfo> tensors;
   for (const char* kind : {"grad.", "weight."}) {
@@ -29,9 +29,9 @@ void Dump::weights() {
 void Dump::write(const std::string& kind,
                  void (parallel::Strategy::*gather)(const parallel::Parameter&, const Tensor&)) {
   for (const parallel::Parameter* parameter : parameters_) {
-    const Tensor piece = Tensor::empty(parameter->local_shape(), DType::F32, memory_, Category::Other);
+    const Tensor piece = Tensor::empty(parameter->local_shape(), DType::F32, place_.memory, Category::Other);
     (strategy_.*gather)(*parameter, piece);
-    const Tensor whole = parallel::assemble(*parameter, piece, tp_group_, memory_);
+    const Tensor whole = parallel::assemble(*parameter, piece, tp_group_, place_);
     if (writer_) writer_->write(kind + parameter->name, whole);
   }
 }

@@ -16,7 +16,7 @@ class Dump {
   /// `parameters` in name order. Rank 0 (`writes`) creates the file. `tp_group`: the ranks that hold pieces of them
   /// (parallel::assemble). Throws ConfigError when it cannot.
   Dump(const std::string& path, std::vector<parallel::Parameter*> parameters, parallel::Strategy& strategy,
-       comm::Communicator* tp_group, Memory& memory, bool writes);
+       comm::Communicator* tp_group, const kernels::Place& place, bool writes);
   /// Between the gradients and the optimizer of step 1. Collective, as the next.
   void gradients();
   /// After the last step; completes the file.
@@ -28,7 +28,7 @@ class Dump {
   std::vector<parallel::Parameter*> parameters_;
   parallel::Strategy& strategy_;
   comm::Communicator* tp_group_;
-  Memory& memory_;
+  kernels::Place place_;
   std::optional<train::SafetensorsWriter> writer_;  // rank 0 only
 };
 

@@ -66,7 +66,11 @@ void add_training(CLI::App& app, Options& o) {
 
 void add_world(CLI::App& app, Options& o) {
   Group group(app, kParallel);
-  group.choice("--device", o.device, {"auto", "cpu", "cuda"}, "Where to train; so far on the CPU alone, which auto is");
+  group.choice("--device", o.device, {"auto", "cpu", "cuda"}, "Where to train; auto: on a GPU where there is one");
+  group.choice("--dtype", o.dtype, {"f32", "bf16"},
+               "Activations and parameters; bf16, on a GPU, with f32 master weights, gradients and sums");
+  group.choice("--gpu-mode", o.gpu_mode, {"auto", "shared", "peer", "stepped", "staged"},
+               "How collectives run on GPUs; auto: by where the ranks are");
   group.whole("--ranks", o.ranks, 0, "Ranks, as threads of this process; 0: those of mpirun, else one");
   group.whole("--prefetch", o.prefetch, 0, "Units whose parameters are gathered ahead of time (--zero 3)");
   group.choice("--grad-dtype", o.grad_dtype, {"f32", "bf16"}, "What gradients travel as");

@@ -34,6 +34,8 @@ struct Options {
   bool recompute = false;
   // parallel
   std::string device = "auto";
+  std::string dtype = "f32";
+  std::string gpu_mode = "auto";
   int ranks = 0;
   int dp = 0;
   int pp = 1;

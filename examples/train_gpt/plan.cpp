@@ -9,7 +9,10 @@
 #include <sstream>
 
 #include "examples/common/resources.h"
+#include "runtime/comm/cuda/gpu_provider.h"
+#include "runtime/comm/nccl/stream_queue.h"
 #include "runtime/core/cores.h"
+#include "runtime/core/device.h"
 #include "runtime/core/env.h"
 
 namespace sixfold::train_gpt {
@@ -207,16 +210,36 @@ void check_outputs(const Options& options) {
   }
 }
 
+/// Device and dtype, and how groups run there.
+void choose_device(const Options& options, Plan& plan) {
+  const DeviceChoice choice = parse_device_choice(options.device);
+  const CudaProbe probe = choice == DeviceChoice::Cpu ? CudaProbe{} : probe_cuda();
+  const bool on_gpu = choice == DeviceChoice::Cuda || probe.num_devices > 0;
+  if (on_gpu) plan.device = sixfold::choose_device(choice, probe);
+  plan.dtype = parse_dtype(options.dtype);
+  const auto refuse = [](bool given, const std::string& what, const std::string& with, const std::string& allowed) {
+    if (given) throw ConfigError(what + ": not together with " + with + " (allowed: " + allowed + ")");
+  };
+  refuse(!on_gpu && plan.dtype != DType::F32, "--dtype " + options.dtype, "training on the CPU", "f32");
+  refuse(!on_gpu && options.gpu_mode != "auto", "--gpu-mode " + options.gpu_mode, "training on the CPU", "auto");
+  if (!on_gpu) return;
+  refuse(options.comm == "mpi", "--comm mpi", "a GPU, since it is for host memory", "own, or --device cpu");
+  refuse(!options.emulate_links.empty(), "--emulate-links", "a GPU, whose links are as they are", "--device cpu");
+  plan.world.gpus = comm::make_cuda_provider(options.timeout);
+  plan.world.gpu_mode = comm::parse_gpu_mode(options.gpu_mode);
+  // Where our own collectives do not reach, NCCL may serve, which has no algorithms to choose from.
+  const bool may = options.algorithm == "auto" && !options.deterministic;
+  if (may && comm::planned_world_size(plan.world) > 1) plan.world.nccl = comm::make_cuda_nccl_setup();
+}
+
 }  // namespace
 
 Plan make_plan(const Options& options, int num_ranks) {
-  if (options.device == "cuda") {
-    throw ConfigError("--device cuda: training on a GPU does not exist yet (allowed: auto, cpu)");
-  }
   Plan plan;
   plan.options = options;
   check_given(options);
   plan.world = world_options(options);
+  choose_device(options, plan);
   const int world_size = num_ranks > 0 ? num_ranks : comm::planned_world_size(plan.world);
   plan.mesh =
       parallel::resolve_mesh({.pp = options.pp, .dp = options.dp, .sp = options.sp, .tp = options.tp}, world_size);
@@ -226,6 +249,7 @@ Plan make_plan(const Options& options, int num_ranks) {
   plan.tp.sequence_parallel = options.sequence_parallel == "megatron";
   plan.tp.overlap = !options.no_overlap;
   plan.strategy = strategy_options(options);
+  plan.strategy.param_dtype = plan.dtype;
   if (const auto topology = planned_topology(options, world_size)) {
     check_data_groups(plan.strategy, plan.mesh, *topology);
   }

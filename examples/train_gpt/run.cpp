@@ -9,6 +9,7 @@
 
 #include "examples/train_gpt/dump.h"
 #include "examples/train_gpt/predictions.h"
+#include "examples/train_gpt/rank_device.h"
 #include "kernels/gemm_rate.h"
 #include "models/gpt.h"
 #include "models/sample.h"
@@ -55,13 +56,14 @@ class Run {
         text_(text),
         train_windows_(text.train, plan.model.seq_len),
         eval_windows_(text.validation, plan.model.seq_len),
-        context_{world.memory(), plan.num_threads},
+        device_(world, group, plan),
+        context_(device_.context(plan)),
         mesh_(group, plan.mesh),
         model_(plan.model, parallel::TpGroup(&mesh_.tp_group(), plan.tp), &mesh_.sp_group()),
         units_(model_.units()),
         stage_(units_, mesh_.coordinates().pp, plan.mesh.pp, plan.pipeline.virtual_stages),
-        strategy_(stage_, world.memory(), mesh_.pp_group(), mesh_.data_group(), plan.strategy),
-        optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), world.memory())),
+        strategy_(stage_, device_.place(), mesh_.pp_group(), mesh_.data_group(), plan.strategy),
+        optimizer_(train::make_optimizer(plan.optimizer, strategy_.state_elements(), device_.place())),
         order_(train_windows_.count(), plan.options.global_batch, plan.options.seed, !plan.options.no_shuffle),
         trainer_({world, mesh_.data_group(), tp_group(), units_, strategy_, *optimizer_, context_, pp_group()},
                  trainer_options(),
@@ -81,7 +83,7 @@ class Run {
         [&](parallel::Parameter& parameter) { parallel::initialize(context_, parameter, options.seed); });
     if (is_first() && !options.log.empty()) log_ = std::make_unique<train::StepLog>(options.log);
     if (!options.dump.empty()) {
-      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), world_.memory(),
+      dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), device_.place(),
                                      is_first());
     }
     group_.barrier();  // no rank's start-up is the first step's
@@ -137,11 +139,11 @@ class Run {
 
   // All ranks at once, since that is how they train; in a Memory of its own, so that peaks are those of training.
   void measure_gemm() {
-    Memory scratch;
-    kernels::Context context{scratch, plan_.num_threads};
+    const std::unique_ptr<Memory> scratch = device_.scratch();
+    kernels::Context context{*scratch, plan_.num_threads, nullptr, device_.queue(), plan_.dtype};
     group_.barrier();
     const double gflops = kernels::measure_gemm_rate(context);
-    const double of_all_ranks = train::sum_over_ranks(world_.memory(), group_, gflops, "gemm_rate");
+    const double of_all_ranks = train::sum_over_ranks(device_.place(), group_, gflops, "gemm_rate");
     summary_.gemm_gflops = std::max(summary_.gemm_gflops, of_all_ranks);
   }
 
@@ -201,8 +203,8 @@ class Run {
     // After the tables are taken, which do not tell of what follows. Machines are shared: the better of the rates
     // before and after training is nearer to what this one can do.
     if (wants_gemm_rate()) measure_gemm();
-    summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), world_.memory());
-    summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), world_.memory());
+    summary_.weights_hash = parallel::hash_weights(units_, strategy_, {}, tp_group(), device_.place());
+    summary_.state_hash = parallel::hash_weights(units_, strategy_, optimizer_->moments(), tp_group(), device_.place());
     if (dump_) dump_->weights();
     if (log_) log_->summary(summary_);
     const std::string text = num_sampled() > 0 && !options.quiet ? generate() : "";
@@ -221,8 +223,8 @@ class Run {
     summary_.strategy = parallel::strategy_name(plan_.strategy);
     const Predictions predictions = predict(plan_, mesh_, stage_);
     summary_.traffic = train::traffic_rows(summary_.comm, predictions.traffic, trainer_.num_steps());
-    summary_.memory = train::memory_rows(world_.memory(), predictions.memory);
-    summary_.peak_bytes = world_.memory().peak_total_bytes();
+    summary_.memory = train::memory_rows(device_.memory(), predictions.memory);
+    summary_.peak_bytes = device_.memory().peak_total_bytes();
     group_.barrier();  // all ranks are here, and have mapped what they need of one another
     summary_.resident_bytes = process_resident_bytes();
   }
@@ -230,8 +232,8 @@ class Run {
   // The bubble over all stages of this rank's pipeline.
   void summarize_pipeline() {
     if (pp_group() == nullptr) return;
-    const double compute = train::sum_over_ranks(world_.memory(), *pp_group(), compute_seconds_, "summary");
-    const double total = train::sum_over_ranks(world_.memory(), *pp_group(), pipeline_seconds_, "summary");
+    const double compute = train::sum_over_ranks(device_.place(), *pp_group(), compute_seconds_, "summary");
+    const double total = train::sum_over_ranks(device_.place(), *pp_group(), pipeline_seconds_, "summary");
     train::PipelineSummary& pipeline = summary_.pipeline.emplace();
     pipeline.shape = plan_.pipeline;
     pipeline.bubble = total > 0 ? 1 - compute / total : 0;
@@ -280,6 +282,7 @@ class Run {
   const Plan& plan_;
   const train::CorpusSplit text_;
   const train::Windows train_windows_, eval_windows_;
+  RankDevice device_;
   kernels::Context context_;
   parallel::Mesh mesh_;
   models::Gpt model_;

@@ -25,6 +25,9 @@ namespace {
 std::shared_ptr<Allocator> make_device_allocator(size_t) {
   refuse();
 }
+size_t free_device_bytes() {
+  refuse();
+}
 void copy_to_device(void*, const void*, size_t) {
   refuse();
 }

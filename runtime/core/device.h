@@ -28,6 +28,8 @@ Device choose_device(DeviceChoice choice, const CudaProbe& probe);
 
 /// Hands out `bytes` bytes of it, taken at once.
 std::shared_ptr<Allocator> make_device_allocator(size_t bytes);
+/// Of the memory of the calling thread's GPU.
+size_t free_device_bytes();
 /// Return when the bytes are there.
 void copy_to_device(void* device, const void* host, size_t bytes);
 void copy_to_host(void* host, const void* device, size_t bytes);

@@ -15,6 +15,12 @@ std::shared_ptr<Allocator> make_device_allocator(size_t bytes) {
   return std::make_shared<cuda::DeviceArena>(bytes);
 }
 
+size_t free_device_bytes() {
+  size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
 void copy_to_device(void* device, const void* host, size_t bytes) {
   if (bytes > 0) check_cuda(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
 }
