@@ -68,8 +68,16 @@ void matmul(Context& context, bool transpose_a, bool transpose_b, const Tensor& 
 void linear_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y) {
   of(context).linear_forward(context, x, weight, bias, y);
 }
+void linear_gelu_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& hidden, const Tensor& activated) {
+  of(context).linear_gelu_forward(context, x, weight, bias, hidden, activated);
+}
 void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
   of(context).linear_backward_input(context, dy, weight, dx);
+}
+void linear_gelu_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& hidden,
+                                const Tensor& dhidden) {
+  of(context).linear_gelu_backward_input(context, dy, weight, hidden, dhidden);
 }
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
                             const Tensor& dbias) {

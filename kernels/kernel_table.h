@@ -14,7 +14,9 @@ namespace sixfold::kernels {
   X(copy)                        \
   X(matmul)                      \
   X(linear_forward)              \
+  X(linear_gelu_forward)         \
   X(linear_backward_input)       \
+  X(linear_gelu_backward_input)  \
   X(linear_backward_weight)      \
   X(layernorm_forward)           \
   X(layernorm_backward_input)    \
@@ -55,7 +57,7 @@ namespace cuda {
 #define SIXFOLD_DECLARE_WEAK(name) decltype(kernels::name) name __attribute__((weak));
 SIXFOLD_KERNELS(SIXFOLD_DECLARE_WEAK)
 #undef SIXFOLD_DECLARE_WEAK
-}
+}  // namespace cuda
 #undef SIXFOLD_DECLARE
 
 }  // namespace sixfold::kernels

@@ -71,8 +71,14 @@ void matmul(Context& context, bool transpose_a, bool transpose_b, const Tensor& 
 
 /// y[R, N] = x[R, K] weight[K, N] + bias[N]; an undefined bias adds nothing. GPT-2 stores weights as [in, out].
 void linear_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+/// hidden[R, N] = x[R, K] weight[K, N] + bias[N], and activated = gelu(hidden) (below).
+void linear_gelu_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& hidden, const Tensor& activated);
 /// dx[R, K] = dy[R, N] weight^T.
 void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx);
+/// dhidden[R, K] = (dy[R, N] weight^T) * gelu'(hidden[R, K]): through a linear and the GELU before it.
+void linear_gelu_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& hidden,
+                                const Tensor& dhidden);
 /// dweight[K, N] += x^T dy; dbias[N] += column sums of dy. Either is skipped when undefined.
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,
                             const Tensor& dbias);

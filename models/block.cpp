@@ -114,9 +114,7 @@ Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, cons
 Tensor Block::forward_mlp(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) const {
   Tensor statistics;
   const Tensor normed = ln_2_.forward(context, x, statistics);
-  const Tensor hidden = c_fc_.forward(context, normed, batch);
-  const Tensor activated = activation(context, hidden.shape());
-  kernels::gelu_forward(context, hidden, activated);
+  const auto [hidden, activated] = c_fc_.forward_gelu(context, normed, batch);
   const Tensor y = mlp_c_proj_.forward(context, activated, batch);
   kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch), y, x, y);
   if (batch.training) {
@@ -145,8 +143,7 @@ void Block::backward_input_mlp(kernels::Context& context, const Tensor& dresidua
   kernels::dropout_backward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch),
                             dresidual, dout);
   t[kDMlpOut] = mlp_c_proj_.gather_gradient(context, dout, batch);
-  t[kDHidden] = mlp_c_proj_.backward_input(context, t[kDMlpOut]);
-  kernels::gelu_backward(context, t[kDHidden], take(saved, kHidden), t[kDHidden]);
+  t[kDHidden] = mlp_c_proj_.backward_input_gelu(context, t[kDMlpOut], take(saved, kHidden));
   t[kNormed2] = normed.wait();
   parallel::Arriving dnormed = c_fc_.backward_input(context, t[kDHidden], batch);
   if (tp_.overlaps()) add_gradients_mlp(context, saved);

@@ -124,6 +124,29 @@ TEST(KernelsLinear, BackwardEqualsNumericGradient) {
   }
 }
 
+TEST(KernelsLinear, WithGeluIsTheTwoAfterOneAnother) {
+  for (const Sizes& s : kSizes) {  // rows, out, in
+    SCOPED_TRACE(testing::Message() << s.m << "x" << s.n << "x" << s.k);
+    const Floats x = random_floats(s.m * s.k, 1), w = random_floats(s.k * s.n, 2), bias = random_floats(s.n, 3);
+    const Floats dy = random_floats(s.m * s.n, 4);
+    const std::vector<Floats> out = run_kernel([&](KernelRun& run) {
+      const Tensor xt = run.input(x, {s.m, s.k}), wt = run.input(w, {s.k, s.n}), bt = run.input(bias, {s.n});
+      const Tensor hidden = run.output({s.m, s.n}), activated = run.output({s.m, s.n});
+      kernels::linear_forward(run.context, xt, wt, bt, hidden);
+      kernels::gelu_forward(run.context, hidden, activated);
+      const Tensor fused_hidden = run.output({s.m, s.n}), fused = run.output({s.m, s.n});
+      kernels::linear_gelu_forward(run.context, xt, wt, bt, fused_hidden, fused);
+      const Tensor dyt = run.input(dy, {s.m, s.n}), dx = run.output({s.m, s.k});
+      kernels::linear_backward_input(run.context, dyt, wt, dx);
+      kernels::gelu_backward(run.context, dx, xt, dx);
+      kernels::linear_gelu_backward_input(run.context, dyt, wt, xt, run.output({s.m, s.k}));
+    });
+    EXPECT_TRUE(same_bits(out[2], out[0]));
+    EXPECT_TRUE(same_bits(out[3], out[1]));
+    EXPECT_TRUE(same_bits(out[5], out[4]));
+  }
+}
+
 TEST(KernelsGemmRate, IsAPlausibleRate) {
   Memory memory;
   kernels::Context context{memory, 1};

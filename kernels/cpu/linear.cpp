@@ -23,8 +23,20 @@ void linear_forward(Context& context, const Tensor& x, const Tensor& weight, con
        checked<float>(y, {rows, n}, "linear y"), bias_data ? GemmStart::Bias : GemmStart::Zero, bias_data);
 }
 
+void linear_gelu_forward(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& hidden, const Tensor& activated) {
+  cpu::linear_forward(context, x, weight, bias, hidden);
+  cpu::gelu_forward(context, hidden, activated);
+}
+
 void linear_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& dx) {
   cpu::matmul(context, false, true, dy, weight, dx, false);
+}
+
+void linear_gelu_backward_input(Context& context, const Tensor& dy, const Tensor& weight, const Tensor& hidden,
+                                const Tensor& dhidden) {
+  cpu::linear_backward_input(context, dy, weight, dhidden);
+  cpu::gelu_backward(context, dhidden, hidden, dhidden);
 }
 
 void linear_backward_weight(Context& context, const Tensor& x, const Tensor& dy, const Tensor& dweight,

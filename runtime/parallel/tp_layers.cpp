@@ -116,6 +116,15 @@ Tensor ColumnParallelLinear::forward(kernels::Context& context, const Tensor& x,
   return multiply(context, tp_.enter(region(context, batch, "_in"), batch, x).wait(), bias_.value);
 }
 
+ColumnParallelLinear::Activated ColumnParallelLinear::forward_gelu(kernels::Context& context, const Tensor& x,
+                                                                   const MicroBatch& batch) const {
+  const Tensor x_of_all = tp_.enter(region(context, batch, "_in"), batch, x).wait();
+  const Shape shape = {x_of_all.dim(0), weight_.value.dim(1)};
+  Activated y{activation(context, shape), activation(context, shape)};
+  kernels::linear_gelu_forward(context, x_of_all, weight_.value, bias_.value, y.hidden, y.activated);
+  return y;
+}
+
 Arriving ColumnParallelLinear::gather_input(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const {
   return tp_.enter(tp_.region(context, batch, "tp.regather"), batch, x);
 }
@@ -136,6 +145,12 @@ Tensor RowParallelLinear::forward(kernels::Context& context, const Tensor& x, co
 
 Tensor RowParallelLinear::gather_gradient(kernels::Context& context, const Tensor& dy, const MicroBatch& batch) const {
   return tp_.leave_backward(region(context, batch, "_out.grad"), batch, dy).wait();
+}
+
+Tensor RowParallelLinear::backward_input_gelu(kernels::Context& context, const Tensor& dy, const Tensor& hidden) const {
+  Tensor dhidden = activation(context, hidden.shape());
+  kernels::linear_gelu_backward_input(context, dy, weight_.value, hidden, dhidden);
+  return dhidden;
 }
 
 // ---- Embedding -----------------------------------------------------------------------------------------------------

@@ -127,6 +127,11 @@ class ColumnParallelLinear : public Linear {
 
   /// y [R, out / N] = x weight + bias; x [r, in].
   Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
+  /// The same with a GELU behind it; hidden is its input, y above.
+  struct Activated {
+    Tensor hidden, activated;
+  };
+  Activated forward_gelu(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
   /// Starts to bring back the input of all R rows for add_gradients, from what was kept: x [r, in].
   Arriving gather_input(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
   /// Starts dx [r, in], from dy [R, out / N]: the sum over the ranks of dy weight^T.
@@ -146,6 +151,8 @@ class RowParallelLinear : public Linear {
   Tensor gather_gradient(kernels::Context& context, const Tensor& dy, const MicroBatch& batch) const;
   /// dx [R, in / N] = dy weight^T.
   Tensor backward_input(kernels::Context& context, const Tensor& dy) const { return multiply_transposed(context, dy); }
+  /// Where x is the GELU of `hidden` [R, in / N]: the gradient of that.
+  Tensor backward_input_gelu(kernels::Context& context, const Tensor& dy, const Tensor& hidden) const;
 };
 
 /// The token table weight [vocab rows, C], cut by rows; those from vocab_size on are padding.

@@ -20,7 +20,7 @@ void find(void* handle, const char* name, F& function) {
 
 }  // namespace
 
-std::shared_ptr<const CublasApi> CublasApi::load(std::span<const std::string> libraries) {
+std::shared_ptr<CublasApi> CublasApi::load(std::span<const std::string> libraries) {
   std::shared_ptr<CublasApi> api(new CublasApi());
   std::string problem;
   for (const std::string& library : libraries) {
@@ -35,7 +35,7 @@ std::shared_ptr<const CublasApi> CublasApi::load(std::span<const std::string> li
   return api;
 }
 
-std::shared_ptr<const CublasApi> CublasApi::load() {
+std::shared_ptr<CublasApi> CublasApi::load() {
   const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
   const std::string libraries[] = {name, SIXFOLD_CUDA_LIBRARY_DIR "/" + name};
   return load(libraries);

@@ -28,14 +28,15 @@ namespace sixfold::kernels::cuda {
   X(MatmulAlgoGetHeuristic)       \
   X(Matmul)
 
-/// Pointers to the library's functions, which stays loaded as long as this lives.
+/// Pointers to the functions of the library, which stays loaded as long as this lives. (A test puts its own in the
+/// place of those that need a GPU.)
 class CublasApi {
  public:
   /// Takes the first of `libraries`, names or paths as dlopen takes them, that there is. Throws ConfigError that says
   /// what is missing.
-  static std::shared_ptr<const CublasApi> load(std::span<const std::string> libraries);
+  static std::shared_ptr<CublasApi> load(std::span<const std::string> libraries);
   /// Of the major version that this is compiled for: where the loader looks, or where this build found the toolkit.
-  static std::shared_ptr<const CublasApi> load();
+  static std::shared_ptr<CublasApi> load();
   ~CublasApi();
   CublasApi(const CublasApi&) = delete;
   CublasApi& operator=(const CublasApi&) = delete;

@@ -1,0 +1,16 @@
+#include "kernels/cuda/reference_attention.h"
+#include "kernels/kernel_table.h"
+
+namespace sixfold::kernels::cuda {
+
+void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
+                       const Tensor& lse) {
+  attention_reference_forward(context, qkv, seq_len, num_heads, out, lse);
+}
+
+void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor&, const Tensor& lse,
+                        int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
+  attention_reference_backward(context, dout, qkv, lse, seq_len, num_heads, dqkv);
+}
+
+}  // namespace sixfold::kernels::cuda
