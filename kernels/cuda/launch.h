@@ -1,7 +1,8 @@
 // Launches of kernels that are written as function objects, over elements or over rows.
 //
 // nvcc makes a kernel of each and issues it to the context's queue. Other compilers run it at once, on the CPU: the
-// same sources, compiled by the host's compiler, are how the tests run every kernel of this folder without a GPU.
+// same sources, compiled by the host's compiler, are how the tests run every kernel of this folder without a GPU. They
+// go from the last element to the first: a kernel may not count on any order.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +40,15 @@ __global__ __launch_bounds__(kBlockThreads, 4) void element_kernel(int64_t num_p
   for (int64_t i = num_packs * kPack + thread; i < count; i += stride) f.template operator()<1>(i);
 }
 
+template <typename F>
+__global__ __launch_bounds__(kBlockThreads) void index_kernel(int64_t count, const F f) {
+  const int64_t stride = int64_t{gridDim.x} * kBlockThreads;
+  for (int64_t i = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x; i < count; i += stride) f(i);
+}
+
+// One block at least: without the number, ptxas spills to have more blocks at a time.
 template <RowBy by, typename F>
-__global__ __launch_bounds__(kBlockThreads) void row_kernel(int64_t num_rows, const F f) {
+__global__ __launch_bounds__(kBlockThreads, 1) void row_kernel(int64_t num_rows, const F f) {
   if constexpr (by == RowBy::Block) {
     BlockLanes<kBlockThreads> lanes;
     for (int64_t row = blockIdx.x; row < num_rows; row += gridDim.x) f(lanes, row);
@@ -72,8 +80,20 @@ void for_each_element([[maybe_unused]] Context& context, int64_t count, std::ini
                    stream_of(context)>>>(num_packs, count, f);
   sixfold::cuda::check_cuda(cudaGetLastError(), "launch over elements");
 #else
-  for (int64_t i = 0; i < num_packs; ++i) f.template operator()<kPack>(i * kPack);
-  for (int64_t i = num_packs * kPack; i < count; ++i) f.template operator()<1>(i);
+  for (int64_t i = count; i-- > num_packs * kPack;) f.template operator()<1>(i);
+  for (int64_t i = num_packs; i-- > 0;) f.template operator()<kPack>(i * kPack);
+#endif
+}
+
+/// f(i) for each i in [0, count), a thread each.
+template <typename F>
+void for_each_index([[maybe_unused]] Context& context, int64_t count, const F& f) {
+#ifdef __CUDACC__
+  if (count == 0) return;
+  index_kernel<<<num_blocks(count, kBlockThreads), kBlockThreads, 0, stream_of(context)>>>(count, f);
+  sixfold::cuda::check_cuda(cudaGetLastError(), "launch over indices");
+#else
+  for (int64_t i = count; i-- > 0;) f(i);
 #endif
 }
 
@@ -87,7 +107,7 @@ void for_each_row([[maybe_unused]] Context& context, int64_t num_rows, const F& 
   sixfold::cuda::check_cuda(cudaGetLastError(), "launch over rows");
 #else
   OneLane lanes;
-  for (int64_t row = 0; row < num_rows; ++row) f(lanes, row);
+  for (int64_t row = num_rows; row-- > 0;) f(lanes, row);
 #endif
 }
 
