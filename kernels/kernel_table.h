@@ -32,8 +32,8 @@ namespace sixfold::kernels {
   X(position_embedding_backward) \
   X(attention_forward)           \
   X(attention_backward)          \
-  X(cross_entropy_max)           \
-  X(cross_entropy_sum)           \
+  X(cross_entropy_statistics)    \
+  X(cross_entropy_rescale)       \
   X(cross_entropy_loss)          \
   X(cross_entropy_backward)      \
   X(adamw_update)                \
@@ -55,7 +55,7 @@ namespace cuda {
 #define SIXFOLD_DECLARE_WEAK(name) decltype(kernels::name) name __attribute__((weak));
 SIXFOLD_KERNELS(SIXFOLD_DECLARE_WEAK)
 #undef SIXFOLD_DECLARE_WEAK
-}
+}  // namespace cuda
 #undef SIXFOLD_DECLARE
 
 }  // namespace sixfold::kernels
