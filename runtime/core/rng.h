@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "runtime/core/host_device.h"
+
 namespace sixfold {
 
 struct PhiloxKey {
@@ -15,7 +17,7 @@ struct PhiloxKey {
 };
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
+SIXFOLD_HD inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
   constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   for (int round = 0; round < 10; ++round) {
@@ -30,14 +32,14 @@ inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
 }
 
 /// 64 well-mixed bits of a 64-bit word (Philox of it under key `seed`); for deriving keys from ids.
-inline uint64_t philox_hash(uint64_t seed, uint64_t word) {
+SIXFOLD_HD inline uint64_t philox_hash(uint64_t seed, uint64_t word) {
   const PhiloxBlock b = philox({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
                                {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32), 0x68617368u, 0});
   return (uint64_t{b[1]} << 32) | b[0];
 }
 
 /// Uniform in [0, 1), from the upper 24 bits: every value is an f32 exactly.
-inline float uniform_float(uint32_t bits) {
+SIXFOLD_HD inline float uniform_float(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
