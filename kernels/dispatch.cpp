@@ -140,16 +140,16 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
                         int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
   of(context).attention_backward(context, dout, qkv, out, lse, seq_len, num_heads, dqkv);
 }
-void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
-                       const Tensor& row_max) {
-  of(context).cross_entropy_max(context, logits, vocab_begin, vocab_size, row_max);
+void cross_entropy_statistics(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
+                              int64_t vocab_size, const Tensor& row_max, const Tensor& stats) {
+  of(context).cross_entropy_statistics(context, logits, targets, vocab_begin, vocab_size, row_max, stats);
 }
-void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
-                       int64_t vocab_size, const Tensor& row_max, const Tensor& stats) {
-  of(context).cross_entropy_sum(context, logits, targets, vocab_begin, vocab_size, row_max, stats);
+void cross_entropy_rescale(Context& context, const Tensor& own_max, const Tensor& row_max, const Tensor& stats) {
+  of(context).cross_entropy_rescale(context, own_max, row_max, stats);
 }
-void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& stats, const Tensor& loss) {
-  of(context).cross_entropy_loss(context, targets, stats, loss);
+void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& row_max, const Tensor& stats,
+                        const Tensor& loss) {
+  of(context).cross_entropy_loss(context, targets, row_max, stats, loss);
 }
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
                             const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits) {

@@ -34,8 +34,8 @@ namespace sixfold::kernels {
   X(position_embedding_backward) \
   X(attention_forward)           \
   X(attention_backward)          \
-  X(cross_entropy_max)           \
-  X(cross_entropy_sum)           \
+  X(cross_entropy_statistics)    \
+  X(cross_entropy_rescale)       \
   X(cross_entropy_loss)          \
   X(cross_entropy_backward)      \
   X(adamw_update)                \

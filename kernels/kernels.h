@@ -168,20 +168,19 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
 
 // ---- Cross-entropy, in steps between which a vocabulary-parallel group reduces ------------------------------------
 
-/// Targets below 0 are masked: no loss, no gradient, not counted.
+/// logits [R, V]; targets i32 [R], below vocab_size. Those below 0 are masked: no loss, no gradient, not counted.
 ///
-/// 1. row_max[R] = max over this rank's real columns (vocab_begin + column < vocab_size: the rest is padding; -inf
-/// where
-///    a rank has none).                                                                    then AllReduce(max)
-void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
-                       const Tensor& row_max);
-/// 2. stats[R, 2]: sum over real columns of exp(logit - row_max), and the target's logit - row_max (0 where another
-/// rank
-///    holds the target).                                                                   then AllReduce(sum)
-void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
-                       int64_t vocab_size, const Tensor& row_max, const Tensor& stats);
-/// 3. loss[1] = the sum over valid rows of log(sum exp) - target logit, added in double. targets: i32 [R].
-void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& stats, const Tensor& loss);
+/// 1. Of this rank's real columns (vocab_begin + column < vocab_size; the rest is padding): row_max[R], the maximum,
+///    -inf where a rank has none; stats[R, 2], the sum of exp(logit - row_max), and the target's logit itself, 0 where
+///    another rank holds the target.
+void cross_entropy_statistics(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
+                              int64_t vocab_size, const Tensor& row_max, const Tensor& stats);
+/// 2. In a group: after AllReduce(max) of own_max, what 1. has written, into row_max, the sums in stats become relative
+///    to row_max; then AllReduce(sum) of stats.
+void cross_entropy_rescale(Context& context, const Tensor& own_max, const Tensor& row_max, const Tensor& stats);
+/// 3. loss[1] = the sum over valid rows of log(sum of exp) - (target's logit - row_max), added in double.
+void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& row_max, const Tensor& stats,
+                        const Tensor& loss);
 /// 4. logits[R, V] becomes its own gradient, in place: (softmax - one-hot of the target) * scale for valid rows, 0 for
 ///    masked rows and padding columns.
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,

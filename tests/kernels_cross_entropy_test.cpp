@@ -17,10 +17,9 @@ Outcome run_cross_entropy(const Floats& logits, const std::vector<int32_t>& targ
   const std::vector<Floats> out = run_kernel([&](KernelRun& run) {
     const Tensor x = run.output(logits, {rows, columns}), ids = run.input(targets, {rows});
     const Tensor row_max = run.output({rows}), stats = run.output({rows, 2});
-    kernels::cross_entropy_max(run.context, x, 0, vocab, row_max);
-    kernels::cross_entropy_sum(run.context, x, ids, 0, vocab, row_max, stats);
+    kernels::cross_entropy_statistics(run.context, x, ids, 0, vocab, row_max, stats);
     const Tensor loss = run.output({1});
-    kernels::cross_entropy_loss(run.context, ids, stats, loss);
+    kernels::cross_entropy_loss(run.context, ids, row_max, stats, loss);
     outcome.loss = loss.data<float>()[0];
     kernels::cross_entropy_backward(run.context, ids, 0, vocab, row_max, stats, scale, x);
   });
@@ -99,24 +98,24 @@ void expect_split_equals_whole(const std::vector<int64_t>& starts) {
   const Tensor ids = run.input(targets, {kRows});
   const Floats lowest(kRows, -std::numeric_limits<float>::infinity());
   const Tensor row_max = run.input(lowest, {kRows}), stats = run.input(Floats(2 * kRows, 0.0f), {kRows, 2});
-  std::vector<Tensor> parts;
+  std::vector<Tensor> parts, own_max, own_stats;
   for (const int64_t start : starts) {
     Floats part;
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t c = 0; c < kPart; ++c) part.push_back(logits[static_cast<size_t>(r * columns + start + c)]);
     parts.push_back(run.input(part, {kRows, kPart}));
-    const Tensor own_max = run.output({kRows});
-    kernels::cross_entropy_max(run.context, parts.back(), start, kVocab, own_max);
+    own_max.push_back(run.output({kRows}));
+    own_stats.push_back(run.output({kRows, 2}));
+    kernels::cross_entropy_statistics(run.context, parts.back(), ids, start, kVocab, own_max.back(), own_stats.back());
     for (int64_t r = 0; r < kRows; ++r)  // AllReduce(max)
-      row_max.data<float>()[r] = std::max(row_max.data<float>()[r], own_max.data<float>()[r]);
+      row_max.data<float>()[r] = std::max(row_max.data<float>()[r], own_max.back().data<float>()[r]);
   }
   for (size_t k = 0; k < starts.size(); ++k) {
-    const Tensor own = run.output({kRows, 2});
-    kernels::cross_entropy_sum(run.context, parts[k], ids, starts[k], kVocab, row_max, own);
-    kernels::accumulate(run.context, own, stats);  // AllReduce(sum)
+    kernels::cross_entropy_rescale(run.context, own_max[k], row_max, own_stats[k]);
+    kernels::accumulate(run.context, own_stats[k], stats);  // AllReduce(sum)
   }
   const Tensor loss = run.output({1});
-  kernels::cross_entropy_loss(run.context, ids, stats, loss);
+  kernels::cross_entropy_loss(run.context, ids, row_max, stats, loss);
   EXPECT_NEAR(loss.data<float>()[0], whole.loss, 1e-5);
   for (size_t k = 0; k < starts.size(); ++k) {
     kernels::cross_entropy_backward(run.context, ids, starts[k], kVocab, row_max, stats, 2.0f, parts[k]);
@@ -135,9 +134,9 @@ TEST(KernelsCrossEntropy, SplitOverTheVocabularyEqualsWhole) {
 TEST(KernelsCrossEntropy, RefusesTargetsOutsideTheVocabulary) {
   KernelRun run(1, 0);
   const Tensor ids = run.input(std::vector<int32_t>{5}, {1});
-  EXPECT_THROW(
-      kernels::cross_entropy_sum(run.context, run.output({1, 8}), ids, 0, 5, run.output({1}), run.output({1, 2})),
-      CheckError);
+  EXPECT_THROW(kernels::cross_entropy_statistics(run.context, run.output({1, 8}), ids, 0, 5, run.output({1}),
+                                                 run.output({1, 2})),
+               CheckError);
 }
 
 }  // namespace

@@ -1,66 +1,54 @@
-#include <cmath>
+#include "kernels/cross_entropy.h"
+
 #include <limits>
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/vector_math.h"
 #include "kernels/kernel_table.h"
 
 namespace sixfold::kernels::cpu {
 
-namespace {
-
-/// Columns of this rank that are symbols; the rest pads the vocabulary.
-int64_t num_real_columns(int64_t columns, int64_t vocab_begin, int64_t vocab_size) {
-  return std::clamp<int64_t>(vocab_size - vocab_begin, 0, columns);
-}
-
-}  // namespace
-
-void cross_entropy_max(Context& context, const Tensor& logits, int64_t vocab_begin, int64_t vocab_size,
-                       const Tensor& row_max) {
+void cross_entropy_statistics(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
+                              int64_t vocab_size, const Tensor& row_max, const Tensor& stats) {
   const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
   const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
-  const float* in = logits.data<float>();
-  float* out = checked<float>(row_max, {rows}, "row_max");
-  parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float* row = in + r * columns;
-      out[r] = lane_reduce(
-          real, -std::numeric_limits<float>::infinity(), [=](int64_t c) { return row[c]; },
-          [](float a, float b) { return a < b ? b : a; });
-    }
-  });
-}
-
-void cross_entropy_sum(Context& context, const Tensor& logits, const Tensor& targets, int64_t vocab_begin,
-                       int64_t vocab_size, const Tensor& row_max, const Tensor& stats) {
-  const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
-  const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
-  const float* in = logits.data<float>();
+  const float* in = checked<float>(logits, {rows, columns}, "logits");
   const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
-  const float* maxima = checked<float>(row_max, {rows}, "row_max");
+  float* maxima = checked<float>(row_max, {rows}, "row_max");
   float* out = checked<float>(stats, {rows, 2}, "stats");
   for (int64_t r = 0; r < rows; ++r) SIXFOLD_CHECK_LT(target[r], vocab_size, "target is not in the vocabulary");
   parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* row = in + r * columns;
-      const float m = maxima[r];
+      maxima[r] = lane_reduce(
+          real, -std::numeric_limits<float>::infinity(), [=](int64_t c) { return row[c]; },
+          [](float a, float b) { return a < b ? b : a; });
+      const float m = subtracted(maxima[r]);
       const int64_t column = target[r] - vocab_begin;
       out[2 * r] = lane_sum(real, [=](int64_t c) { return exp_f32(row[c] - m); });
-      out[2 * r + 1] = target[r] >= 0 && column >= 0 && column < real ? row[column] - m : 0.0f;
+      out[2 * r + 1] = target[r] >= 0 && column >= 0 && column < real ? row[column] : 0.0f;
     }
   });
 }
 
-void cross_entropy_loss(Context&, const Tensor& targets, const Tensor& stats, const Tensor& loss) {
+void cross_entropy_rescale(Context&, const Tensor& own_max, const Tensor& row_max, const Tensor& stats) {
+  const int64_t rows = checked_dim(stats, 2, 0, "stats");
+  const float* own = checked<float>(own_max, {rows}, "own_max");
+  const float* maxima = checked<float>(row_max, {rows}, "row_max");
+  float* sums = checked<float>(stats, {rows, 2}, "stats");
+  for (int64_t r = 0; r < rows; ++r) sums[2 * r] *= rescale_factor(own[r], maxima[r]);
+}
+
+void cross_entropy_loss(Context&, const Tensor& targets, const Tensor& row_max, const Tensor& stats,
+                        const Tensor& loss) {
   const int64_t rows = checked_dim(stats, 2, 0, "stats");
   const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
+  const float* maxima = checked<float>(row_max, {rows}, "row_max");
   const float* in = checked<float>(stats, {rows, 2}, "stats");
   double sum = 0;
   for (int64_t r = 0; r < rows; ++r)
-    if (target[r] >= 0) sum += std::log(static_cast<double>(in[2 * r])) - static_cast<double>(in[2 * r + 1]);
+    if (target[r] >= 0) sum += row_loss(maxima[r], in[2 * r], in[2 * r + 1]);
   *checked<float>(loss, {1}, "loss") = static_cast<float>(sum);
 }
 

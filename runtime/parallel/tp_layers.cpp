@@ -190,21 +190,25 @@ Tensor VocabParallelLogits::whole_logits(kernels::Context& context, const Tensor
 
 Tensor VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch,
                                  Statistics& statistics) const {
-  const int64_t begin = vocab_begin(weight_);
+  const int64_t rows = logits.dim(0);
+  const Tensor own_max = f32_activation(context, {rows});
+  statistics.row_max = own_max;
+  statistics.sums = f32_activation(context, {rows, 2});
+  kernels::cross_entropy_statistics(context, logits, batch.kernel_targets(), vocab_begin(weight_), vocab_size_, own_max,
+                                    statistics.sums);
   // The maximum has no conjugate, since the loss does not depend on it; and gradients take the sums from all ranks.
-  const auto over_ranks = [&](const Tensor& x, ReduceOp op) {
-    const Region region = tp_.region(context, batch, "tp.loss");
-    if (region.group != nullptr) region.group->all_reduce(x, x, op, call_options(context, region.tag)).wait();
-  };
-  statistics.row_max = f32_activation(context, {logits.dim(0)});
-  statistics.sums = f32_activation(context, {logits.dim(0), 2});
-  kernels::cross_entropy_max(context, logits, begin, vocab_size_, statistics.row_max);
-  over_ranks(statistics.row_max, ReduceOp::Max);
-  kernels::cross_entropy_sum(context, logits, batch.kernel_targets(), begin, vocab_size_, statistics.row_max,
-                             statistics.sums);
-  over_ranks(statistics.sums, ReduceOp::Sum);
+  const Region region = tp_.region(context, batch, "tp.loss");
+  if (region.group != nullptr) {
+    const auto over_ranks = [&](const Tensor& x, const Tensor& y, ReduceOp op) {
+      region.group->all_reduce(x, y, op, call_options(context, region.tag)).wait();
+    };
+    statistics.row_max = f32_activation(context, {rows});
+    over_ranks(own_max, statistics.row_max, ReduceOp::Max);
+    kernels::cross_entropy_rescale(context, own_max, statistics.row_max, statistics.sums);
+    over_ranks(statistics.sums, statistics.sums, ReduceOp::Sum);
+  }
   Tensor loss = f32_activation(context, {1});
-  kernels::cross_entropy_loss(context, batch.kernel_targets(), statistics.sums, loss);
+  kernels::cross_entropy_loss(context, batch.kernel_targets(), statistics.row_max, statistics.sums, loss);
   return loss;
 }
 

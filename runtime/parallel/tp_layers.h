@@ -182,7 +182,7 @@ class VocabParallelLogits {
   /// What the loss leaves for its backward.
   struct Statistics {
     Tensor row_max;  // [R]
-    Tensor sums;     // [R, 2], see kernels::cross_entropy_sum
+    Tensor sums;     // [R, 2], see kernels::cross_entropy_statistics
   };
 
   /// `weight` belongs to a VocabParallelEmbedding that outlives this. Its rows from `vocab_size` on are padding: they
