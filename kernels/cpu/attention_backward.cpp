@@ -7,14 +7,14 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/vector_math.h"
 #include "kernels/kernel_table.h"
+#include "kernels/vector_math.h"
 
 namespace sixfold::kernels::cpu {
 
 void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
                         int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
-  const AttentionShape s(out, seq_len, num_heads);
+  const TiledAttention s(out, seq_len, num_heads);
   const int64_t rows = s.num_rows * s.seq_len;
   const float* dout_data = checked<float>(dout, {rows, s.num_channels()}, "attention dout");
   const float* in = checked<float>(qkv, {rows, s.qkv_stride()}, "attention qkv");

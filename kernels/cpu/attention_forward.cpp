@@ -11,14 +11,14 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/vector_math.h"
 #include "kernels/kernel_table.h"
+#include "kernels/vector_math.h"
 
 namespace sixfold::kernels::cpu {
 
 void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
                        const Tensor& lse) {
-  const AttentionShape s(out, seq_len, num_heads);
+  const TiledAttention s(out, seq_len, num_heads);
   const float* in = checked<float>(qkv, {s.num_rows * s.seq_len, s.qkv_stride()}, "attention qkv");
   float* out_data = checked<float>(out, {s.num_rows * s.seq_len, s.num_channels()}, "attention out");
   float* lse_data = checked<float>(lse, {s.num_rows, s.num_heads, s.seq_len}, "attention lse");
