@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Registers, spilled bytes and shared memory of every kernel, as ptxas counts them. Spills are an error.
+# Registers, spilled bytes and static shared memory of every kernel, as ptxas counts them. Spills are an error.
 #
 #   tests/kernel_resources.sh [NVCC]        cmake --build build --target kernel_resources
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 report() {  # ARCH: one line a kernel
   local source
-  for source in runtime/comm/cuda/device/*.cu; do
+  for source in runtime/comm/cuda/device/*.cu kernels/cuda/*.cu; do
     "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -I. -arch="$1" -cubin -o /dev/null -Xptxas -v "$source" 2>&1
   done | c++filt | awk -v arch="$1" '
     /Compiling entry function/ { split($0, part, "\x27"); name = part[2] }

@@ -11,8 +11,8 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/vector_math.h"
 #include "kernels/kernel_table.h"
+#include "kernels/vector_math.h"
 
 namespace sixfold::kernels::cpu {
 

@@ -10,9 +10,12 @@
 #define SIXFOLD_DEVICE
 #endif
 
-// Before a loop whose trip count is known: on a GPU, what it indexes stays in registers.
+// Before a loop whose trip count is known: on a GPU, what it indexes stays in registers. _BY: so many turns at a time.
 #ifdef __CUDACC__
 #define SIXFOLD_UNROLL _Pragma("unroll")
+#define SIXFOLD_PRAGMA(text) _Pragma(#text)
+#define SIXFOLD_UNROLL_BY(n) SIXFOLD_PRAGMA(unroll n)
 #else
 #define SIXFOLD_UNROLL
+#define SIXFOLD_UNROLL_BY(n)
 #endif
