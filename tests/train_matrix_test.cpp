@@ -221,7 +221,10 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--optimizer adam", {"--optimizer adam", "adamw, sgd"}},
       {"--algorithm pairwise", {"--algorithm pairwise", "auto, ring, tree, direct"}},
       {"--comm nccl", {"--comm nccl", "own, mpi"}},
-      {"--device cuda", {"--device cuda", "training on a GPU does not exist yet", "auto, cpu"}},
+      {"--device gpu", {"--device gpu", "auto, cpu, cuda"}},
+      {"--device cpu --dtype bf16", {"--dtype bf16", "on the CPU", "f32"}},
+      {"--device cpu --dtype f16", {"--dtype f16", "f32, bf16"}},
+      {"--device cpu --gpu-mode staged", {"--gpu-mode staged", "on the CPU", "auto"}},
       {"--heads 12", {"--heads 12", "--dim 32", "1, 2, 4, 8, 16, 32"}},
       {"--dp 3", {"--dp 3", "1 rank"}},
       {"--micro-batch 5", {"--micro-batch 5", "12", "1, 2, 3, 4, 6, 12"}},
@@ -249,6 +252,14 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--log " + folder + "/out --dump " + folder + "/out", {"--log and --dump", "one file"}},
       {"--data " + folder + "/text --log " + folder + "/text", {"--log", "text of --data"}},
   };
+}
+
+TEST_F(TrainGpt, WithoutAGpuItSaysSo) {
+  if (probe_cuda().num_devices > 0) GTEST_SKIP() << "this machine has a GPU: tests/gpu_check.sh";
+  const Outcome refused = run_command(kProgram + kModel + data() + "--device cuda");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(count_of(refused.output, "\n"), 1) << refused.output;
+  EXPECT_NE(refused.output.find("--device cuda: " + probe_cuda().problem), std::string::npos) << refused.output;
 }
 
 TEST_F(TrainGpt, RefusesWhatCannotBeInOneLine) {
