@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 report() {  # ARCH: one line a kernel
   local source
-  for source in runtime/comm/cuda/device/*.cu; do
+  for source in runtime/comm/cuda/device/*.cu kernels/cuda/*.cu; do
     "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -I. -arch="$1" -cubin -o /dev/null -Xptxas -v "$source" 2>&1
   done | c++filt | awk -v arch="$1" '
     /Compiling entry function/ { split($0, part, "\x27"); name = part[2] }
