@@ -8,55 +8,53 @@ namespace sixfold::kernels::cuda {
 namespace {
 
 /// What an epilogue makes of a product that c holds, one row of it.
-template <typename T, int pack>
+template <typename T, int pack, Epilogue epilogue>
 struct ApplyEpilogue {
   T* c;
   const T* bias;
   T* aux;
   int64_t n, stride;
-  Epilogue epilogue;
   template <typename Lanes>
   SIXFOLD_DEVICE void operator()(const Lanes& lanes, int64_t row) const {
-    T* out = c + row * stride;
-    T* beside = aux + row * stride;
     for_channels<pack>(lanes, n, [&](int64_t i) {
+      const int64_t at = row * stride + i;
       float values[pack], operand[pack];
-      load(out + i, values);
-      if (epilogue == Epilogue::GeluBackward) {
-        load(beside + i, operand);
+      if constexpr (epilogue == Epilogue::GeluBackward) {
+        load(aux + at, operand);
         SIXFOLD_UNROLL
-        for (int k = 0; k < pack; ++k) values[k] *= gelu_derivative(operand[k]);
+        for (int k = 0; k < pack; ++k) operand[k] = gelu_derivative(operand[k]);
+        load(c + at, values);
+        SIXFOLD_UNROLL
+        for (int k = 0; k < pack; ++k) values[k] *= operand[k];
       } else {
         load(bias + i, operand);
+        load(c + at, values);
         SIXFOLD_UNROLL
         for (int k = 0; k < pack; ++k) values[k] += operand[k];
-        if (epilogue == Epilogue::BiasGelu) {
-          store(beside + i, values);
-          SIXFOLD_UNROLL
-          for (int k = 0; k < pack; ++k) values[k] = gelu(values[k]);
-        }
       }
-      store(out + i, values);
+      if constexpr (epilogue == Epilogue::BiasGelu) {
+        store(aux + at, values);
+        SIXFOLD_UNROLL
+        for (int k = 0; k < pack; ++k) values[k] = gelu(values[k]);
+      }
+      store(c + at, values);
     });
   }
 };
 
+template <Epilogue epilogue>
 void apply_epilogue(Context& context, const Gemm& g) {
   dispatch_float(g.c.dtype, [&](auto element) {
     using T = decltype(element);
-    const auto launch = [&](auto pack) {
-      const ApplyEpilogue<T, decltype(pack)::value> f{static_cast<T*>(g.c.data),
-                                                      static_cast<const T*>(g.bias),
-                                                      static_cast<T*>(g.aux),
-                                                      g.n,
-                                                      g.c.stride,
-                                                      g.epilogue};
+    const auto launch = [&]<int pack>() {
+      const ApplyEpilogue<T, pack, epilogue> f{static_cast<T*>(g.c.data), static_cast<const T*>(g.bias),
+                                               static_cast<T*>(g.aux), g.n, g.c.stride};
       for_each_row<RowBy::Block>(context, g.m, f);
     };
     if (g.c.stride % kPack == 0 && takes_packs(g.n, {g.c.data, g.bias, g.aux})) {
-      launch(std::integral_constant<int, kPack>());
+      launch.template operator()<kPack>();
     } else {
-      launch(std::integral_constant<int, 1>());
+      launch.template operator()<1>();
     }
   });
 }
@@ -74,7 +72,9 @@ void gemm(Context& context, const Gemm& g) {
   product.epilogue = Epilogue::None;
   product.bias = product.aux = nullptr;
   multiply(context, product);
-  apply_epilogue(context, g);
+  if (g.epilogue == Epilogue::Bias) apply_epilogue<Epilogue::Bias>(context, g);
+  if (g.epilogue == Epilogue::BiasGelu) apply_epilogue<Epilogue::BiasGelu>(context, g);
+  if (g.epilogue == Epilogue::GeluBackward) apply_epilogue<Epilogue::GeluBackward>(context, g);
 }
 
 }  // namespace sixfold::kernels::cuda
