@@ -26,6 +26,7 @@ namespace sixfold::kernels {
   X(convert)                     \
   X(dropout_forward)             \
   X(dropout_backward)            \
+  X(residual_layernorm_forward)  \
   X(token_embedding_forward)     \
   X(token_embedding_backward)    \
   X(position_embedding_forward)  \
