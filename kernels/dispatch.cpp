@@ -118,6 +118,11 @@ void dropout_backward(Context& context, const DropoutSite& site, const TokenRows
                       const Tensor& dx) {
   of(context).dropout_backward(context, site, rows, dy, dx);
 }
+void residual_layernorm_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
+                                const Tensor& residual, const Tensor& gamma, const Tensor& beta, float eps,
+                                const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  of(context).residual_layernorm_forward(context, site, rows, x, residual, gamma, beta, eps, sum, y, mean, rstd);
+}
 void token_embedding_forward(Context& context, const Tensor& tokens, const Tensor& weight, int64_t vocab_begin,
                              const Tensor& y) {
   of(context).token_embedding_forward(context, tokens, weight, vocab_begin, y);

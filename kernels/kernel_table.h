@@ -28,6 +28,7 @@ namespace sixfold::kernels {
   X(convert)                     \
   X(dropout_forward)             \
   X(dropout_backward)            \
+  X(residual_layernorm_forward)  \
   X(token_embedding_forward)     \
   X(token_embedding_backward)    \
   X(position_embedding_forward)  \
@@ -54,9 +55,7 @@ namespace cpu {
 SIXFOLD_KERNELS(SIXFOLD_DECLARE)
 }
 namespace cuda {
-#define SIXFOLD_DECLARE_WEAK(name) decltype(kernels::name) name __attribute__((weak));
-SIXFOLD_KERNELS(SIXFOLD_DECLARE_WEAK)
-#undef SIXFOLD_DECLARE_WEAK
+SIXFOLD_KERNELS(SIXFOLD_DECLARE)
 }  // namespace cuda
 #undef SIXFOLD_DECLARE
 

@@ -140,6 +140,11 @@ void dropout_forward(Context& context, const DropoutSite& site, const TokenRows&
 /// dx = dy * mask / (1 - probability). dx may be dy.
 void dropout_backward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& dy,
                       const Tensor& dx);
+/// sum[R, C] = what dropout_forward makes of x and residual, either of which it may be; then y, mean and rstd as
+/// layernorm_forward makes them of sum. Rows have all their channels: rows.channel_offset is 0.
+void residual_layernorm_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
+                                const Tensor& residual, const Tensor& gamma, const Tensor& beta, float eps,
+                                const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd);
 
 // ---- Embedding -----------------------------------------------------------------------------------------------------
 

@@ -86,8 +86,8 @@ std::vector<Parameter*> Block::parameters() {
 
 Tensor Block::forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) {
   if (batch.training) saved.tensors.assign(kNumSlots, Tensor());
-  const Tensor middle = forward_attention(context, x, batch, saved);
-  return forward_mlp(context, middle, batch, saved);
+  const Tensor added = forward_attention(context, x, batch, saved);
+  return forward_mlp(context, x, added, batch, saved);
 }
 
 Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, const MicroBatch& batch,
@@ -96,9 +96,7 @@ Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, cons
   const Tensor normed = ln_1_.forward(context, x, statistics);
   parallel::UlyssesAttention::Kept kept;
   const Tensor attended = attention_.forward(context, c_attn_.forward(context, normed, batch), batch, kept);
-  const Tensor y = attn_c_proj_.forward(context, attended, batch);
-  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch), tp_.rows(batch), y,
-                           x, y);
+  const Tensor added = attn_c_proj_.forward(context, attended, batch);
   if (batch.training) {
     saved.tensors[kX] = x;
     saved.tensors[kStatistics1] = statistics;
@@ -108,17 +106,21 @@ Tensor Block::forward_attention(kernels::Context& context, const Tensor& x, cons
     saved.tensors[kLse] = kept.lse;
     saved.tensors[kAttended] = attended;
   }
-  return y;
+  return added;
 }
 
-Tensor Block::forward_mlp(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) const {
+Tensor Block::forward_mlp(kernels::Context& context, const Tensor& x, const Tensor& added, const MicroBatch& batch,
+                          Saved& saved) const {
   Tensor statistics;
-  const Tensor normed = ln_2_.forward(context, x, statistics);
+  const Tensor normed = ln_2_.forward_residual(context, dropout_site(config_, DropoutPlace::Attention, layer_, batch),
+                                               tp_.rows(batch), added, x, statistics);
+  const Tensor& middle = added;
   const auto [hidden, activated] = c_fc_.forward_gelu(context, normed, batch);
   const Tensor y = mlp_c_proj_.forward(context, activated, batch);
-  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch), y, x, y);
+  kernels::dropout_forward(context, dropout_site(config_, DropoutPlace::Mlp, layer_, batch), tp_.rows(batch), y, middle,
+                           y);
   if (batch.training) {
-    saved.tensors[kMiddle] = x;
+    saved.tensors[kMiddle] = middle;
     saved.tensors[kStatistics2] = statistics;
     saved.tensors[kNormed2] = normed;
     saved.tensors[kHidden] = hidden;

@@ -29,7 +29,8 @@ class Block final : public parallel::Unit {
  private:
   Tensor forward_attention(kernels::Context& context, const Tensor& x, const parallel::MicroBatch& batch,
                            parallel::Saved& saved) const;
-  Tensor forward_mlp(kernels::Context& context, const Tensor& x, const parallel::MicroBatch& batch,
+  // From the input of the block and what the attention half adds to it, which becomes their sum.
+  Tensor forward_mlp(kernels::Context& context, const Tensor& x, const Tensor& added, const parallel::MicroBatch& batch,
                      parallel::Saved& saved) const;
   // The gradient of the residual goes through both halves in place.
   void backward_input_mlp(kernels::Context& context, const Tensor& dresidual, const parallel::MicroBatch& batch,

@@ -29,6 +29,16 @@ Tensor LayerNorm::forward(kernels::Context& context, const Tensor& x, Tensor& st
   return y;
 }
 
+Tensor LayerNorm::forward_residual(kernels::Context& context, const kernels::DropoutSite& site,
+                                   const kernels::TokenRows& rows, const Tensor& x, const Tensor& residual,
+                                   Tensor& statistics) const {
+  Tensor y = parallel::activation(context, x.shape());
+  statistics = parallel::f32_activation(context, {2, x.dim(0)});
+  kernels::residual_layernorm_forward(context, site, rows, x, residual, weight_.value, bias_.value, kEpsilon, x, y,
+                                      means(statistics), reciprocal_deviations(statistics));
+  return y;
+}
+
 void LayerNorm::backward_input(kernels::Context& context, const Tensor& dy, const Tensor& x, const Tensor& statistics,
                                const Tensor& dx) const {
   kernels::layernorm_backward_input(context, dy, x, weight_.value, means(statistics), reciprocal_deviations(statistics),

@@ -20,6 +20,9 @@ class LayerNorm {
 
   /// x, y [R, C]; `statistics` receives [2, R]: means, then 1 / standard deviations.
   Tensor forward(kernels::Context& context, const Tensor& x, Tensor& statistics) const;
+  /// y of x + residual, which replaces x; values of x are dropped as `site` says.
+  Tensor forward_residual(kernels::Context& context, const kernels::DropoutSite& site, const kernels::TokenRows& rows,
+                          const Tensor& x, const Tensor& residual, Tensor& statistics) const;
   /// dx += the gradient of x.
   void backward_input(kernels::Context& context, const Tensor& dy, const Tensor& x, const Tensor& statistics,
                       const Tensor& dx) const;

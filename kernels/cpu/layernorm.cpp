@@ -1,4 +1,4 @@
-#include <cmath>
+#include "kernels/layernorm.h"
 
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/column_sums.h"
@@ -25,15 +25,22 @@ void layernorm_forward(Context& context, const Tensor& x, const Tensor& gamma, c
       const float m = lane_sum(channels, [=](int64_t c) { return row[c]; }) / count;
       // Around the mean, not E[x^2] - mean^2, which cancels.
       const float variance = lane_sum(channels, [=](int64_t c) { return (row[c] - m) * (row[c] - m); }) / count;
-      const float s = 1.0f / std::sqrt(variance + eps);
-      for (int64_t c = 0; c < channels; ++c) out_row[c] = (row[c] - m) * s * weight[c] + bias[c];
+      const float s = reciprocal_deviation(variance, eps);
+      for (int64_t c = 0; c < channels; ++c) out_row[c] = normalized(row[c], m, s) * weight[c] + bias[c];
       means[r] = m;
       rstds[r] = s;
     }
   });
 }
 
-// With n = (x - mean) rstd and g = dy gamma: dx = rstd (g - average(g) - n average(g n)).
+void residual_layernorm_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
+                                const Tensor& residual, const Tensor& gamma, const Tensor& beta, float eps,
+                                const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  SIXFOLD_CHECK_EQ(rows.channel_offset, 0, "a row of LayerNorm has all channels");
+  cpu::dropout_forward(context, site, rows, x, residual, sum);
+  cpu::layernorm_forward(context, sum, gamma, beta, eps, y, mean, rstd);
+}
+
 void layernorm_backward_input(Context& context, const Tensor& dy, const Tensor& x, const Tensor& gamma,
                               const Tensor& mean, const Tensor& rstd, const Tensor& dx) {
   const int64_t rows = checked_dim(x, 2, 0, "layernorm x"), channels = x.dim(1);
@@ -50,8 +57,9 @@ void layernorm_backward_input(Context& context, const Tensor& dy, const Tensor& 
       const float m = means[r], s = rstds[r], count = static_cast<float>(channels);
       const float g = lane_sum(channels, [=](int64_t c) { return dy_row[c] * weight[c]; }) / count;
       const float gn =
-          lane_sum(channels, [=](int64_t c) { return dy_row[c] * weight[c] * ((row[c] - m) * s); }) / count;
-      for (int64_t c = 0; c < channels; ++c) out_row[c] += s * (dy_row[c] * weight[c] - g - (row[c] - m) * s * gn);
+          lane_sum(channels, [=](int64_t c) { return dy_row[c] * weight[c] * normalized(row[c], m, s); }) / count;
+      for (int64_t c = 0; c < channels; ++c)
+        out_row[c] += layernorm_gradient(dy_row[c] * weight[c], g, normalized(row[c], m, s), gn, s);
     }
   });
 }
@@ -70,7 +78,7 @@ void layernorm_backward_weight(Context& context, const Tensor& dy, const Tensor&
       [=](int64_t r, float* sums) {
         const float *row = in + r * channels, *dy_row = gradient + r * channels;
         const float m = means[r], s = rstds[r];
-        for (int64_t c = 0; c < channels; ++c) sums[c] += dy_row[c] * ((row[c] - m) * s);
+        for (int64_t c = 0; c < channels; ++c) sums[c] += dy_row[c] * normalized(row[c], m, s);
         for (int64_t c = 0; c < channels; ++c) sums[channels + c] += dy_row[c];
       },
       [=](const float* sums) {

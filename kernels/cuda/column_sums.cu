@@ -25,8 +25,8 @@ void add_column_sums(Context& context, const Tensor& x, const Tensor& sums) {
   dispatch_float(x.dtype(), [&](auto element) {
     using T = decltype(element);
     const Elements<T> elements{checked<T>(x, {rows, columns}, "column_sums x"), columns};
-    sum_over_rows<kWidePack<T>, 1>(context, rows, columns, takes_packs<kWidePack<T>>(columns, {elements.x}), elements,
-                                   {{checked<float>(sums, {columns}, "column_sums sums")}});
+    sum_over_rows<T, 1>(context, rows, columns, {elements.x}, elements,
+                        {{checked<float>(sums, {columns}, "column_sums sums")}});
   });
 }
 

@@ -83,10 +83,11 @@ struct AddChunks {
 };
 
 /// places.sum[k][c] += the sum over r in [0, num_rows) of terms' k-th value at (r, c): terms.add<n>(r, c, sums) adds
-/// those of columns c .. c + n - 1 to float sums[num_sums][n], for n of `pack` and 1. `packs`: what terms reads allows
-/// the former.
-template <int pack, int num_sums, typename Terms>
-void sum_over_rows(Context& context, int64_t num_rows, int64_t num_columns, bool packs, const Terms& terms,
+/// those of columns c .. c + n - 1 to float sums[num_sums][n], n as with_wide_packs() has it for rows of T at
+/// `addresses`.
+template <typename T, int num_sums, typename Terms>
+void sum_over_rows(Context& context, int64_t num_rows, int64_t num_columns,
+                   std::initializer_list<const void*> addresses, const Terms& terms,
                    const SumPlaces<num_sums>& places) {
   if (num_rows == 0 || num_columns == 0) return;
   const int64_t rows_per_chunk = std::max(kMinRowsPerChunk, (num_rows + kMaxChunks - 1) / kMaxChunks);
@@ -94,17 +95,12 @@ void sum_over_rows(Context& context, int64_t num_rows, int64_t num_columns, bool
   const auto block = context.memory.allocate(static_cast<size_t>(num_sums * num_chunks * num_columns) * sizeof(float),
                                              Category::Activations);
   float* partial = static_cast<float*>(block.get());
-  const auto sum_chunks = [&]<int n>() {
-    using Stage = SumChunks<n, num_sums, Terms>;
+  with_wide_packs<T>(num_columns, addresses, [&]<int pack>() {
+    using Stage = SumChunks<pack, num_sums, Terms>;
     const int64_t num_tiles = (num_columns + Stage::kTile - 1) / Stage::kTile;
     for_each_row<RowBy::Warp>(context, num_chunks * num_tiles,
                               Stage{terms, num_rows, num_columns, rows_per_chunk, num_chunks, num_tiles, partial});
-  };
-  if (packs) {
-    sum_chunks.template operator()<pack>();
-  } else {
-    sum_chunks.template operator()<1>();
-  }
+  });
   for (int k = 0; k < num_sums; ++k) {
     float* sum = places.sum[k];
     if (sum == nullptr) continue;

@@ -131,17 +131,11 @@ void cross_entropy_statistics(Context& context, const Tensor& logits, const Tens
   float* out = checked<float>(stats, {rows, 2}, "stats");
   dispatch_float(logits.dtype(), [&](auto element) {
     using T = decltype(element);
-    constexpr int kWide = kWidePack<T>;
     const T* in = checked<T>(logits, {rows, columns}, "logits");
-    const auto launch = [&]<int pack>() {
+    with_wide_packs<T>(columns, {in}, [&]<int pack>() {
       for_each_row<RowBy::Block>(context, rows,
                                  Statistics<T, pack>{in, target, columns, real, vocab_begin, maxima, out});
-    };
-    if (takes_packs<kWide>(columns, {in})) {
-      launch.template operator()<kWide>();
-    } else {
-      launch.template operator()<1>();
-    }
+    });
   });
 }
 
@@ -170,17 +164,11 @@ void cross_entropy_backward(Context& context, const Tensor& targets, int64_t voc
   const float* sums = checked<float>(stats, {rows, 2}, "stats");
   dispatch_float(logits.dtype(), [&](auto element) {
     using T = decltype(element);
-    constexpr int kWide = kWidePack<T>;
     T* inout = checked<T>(logits, {rows, columns}, "logits");
-    const auto launch = [&]<int pack>() {
+    with_wide_packs<T>(columns, {inout}, [&]<int pack>() {
       for_each_row<RowBy::Block>(context, rows,
                                  Backward<T, pack>{target, maxima, sums, columns, real, vocab_begin, scale, inout});
-    };
-    if (takes_packs<kWide>(columns, {inout})) {
-      launch.template operator()<kWide>();
-    } else {
-      launch.template operator()<1>();
-    }
+    });
   });
 }
 

@@ -1,51 +1,6 @@
-#include "kernels/cuda/checks.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/dropout_mask.h"
+#include "kernels/cuda/dropout.h"
 
 namespace sixfold::kernels::cuda {
-
-namespace {
-
-/// A row of [R, C]: each lane takes the channels of one Philox block at a time, which are `n` neighbours in memory, or
-/// where n is 1, those of the block that the row has.
-template <typename T, int n>
-struct Dropout {
-  DropoutMask mask;
-  TokenRows rows;
-  int64_t channels;
-  const T* x;
-  const T* residual;  // nullptr: none
-  T* y;
-
-  template <typename Lanes>
-  SIXFOLD_DEVICE void operator()(const Lanes& lanes, int64_t row) const {
-    const int64_t skip = rows.channel_offset % 4, first_block = rows.channel_offset / 4;
-    const bool draws = mask.probability > 0;
-    const int64_t sample = draws ? rows.sample_index[row / rows.seq_len] : 0;
-    const int64_t position = rows.seq_offset + row % rows.seq_len;
-    for_channels<4>(lanes, skip + channels, [&](int64_t i) {
-      float factor[4] = {1, 1, 1, 1};
-      if (draws) mask.draw(sample, position, first_block + i / 4, factor);
-      SIXFOLD_UNROLL
-      for (int k = 0; k < 4; k += n) {
-        const int64_t c = i + k - skip;
-        if (n == 4 || (c >= 0 && c < channels)) apply(row * channels + c, factor + k);
-      }
-    });
-  }
-
- private:
-  SIXFOLD_DEVICE void apply(int64_t i, const float* factor) const {
-    float values[n], sum[n] = {};
-    load(x + i, values);
-    if (residual != nullptr) load(residual + i, sum);
-    SIXFOLD_UNROLL
-    for (int k = 0; k < n; ++k) sum[k] += values[k] * factor[k];
-    store(y + i, sum);
-  }
-};
-
-}  // namespace
 
 void dropout_forward(Context& context, const DropoutSite& site, const TokenRows& rows, const Tensor& x,
                      const Tensor& residual, const Tensor& y) {
@@ -53,13 +8,10 @@ void dropout_forward(Context& context, const DropoutSite& site, const TokenRows&
   const int64_t num_rows = rows.num_rows * rows.seq_len, channels = checked_dim(x, 2, 1, "dropout x");
   dispatch_float(x.dtype(), [&](auto element) {
     using T = decltype(element);
-    const T* in = checked<T>(x, {num_rows, channels}, "dropout x");
-    const T* add = residual.defined() ? checked<T>(residual, {num_rows, channels}, "dropout residual") : nullptr;
-    T* out = checked<T>(y, {num_rows, channels}, "dropout y");
-    if (rows.channel_offset % 4 == 0 && takes_packs(channels, {in, add, out})) {
-      for_each_row<RowBy::Warp>(context, num_rows, Dropout<T, 4>{mask, rows, channels, in, add, out});
+    if (rows.channel_offset % 4 == 0 && takes_packs(channels, {x.raw(), residual.raw(), y.raw()})) {
+      for_each_row<RowBy::Warp>(context, num_rows, dropout_rows<T, 4>(mask, rows, x, residual, y));
     } else {
-      for_each_row<RowBy::Warp>(context, num_rows, Dropout<T, 1>{mask, rows, channels, in, add, out});
+      for_each_row<RowBy::Warp>(context, num_rows, dropout_rows<T, 1>(mask, rows, x, residual, y));
     }
   });
 }

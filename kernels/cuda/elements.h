@@ -45,4 +45,15 @@ bool takes_packs(int64_t count, std::initializer_list<const void*> addresses) {
   return aligned;
 }
 
+/// f<n>() with n = kWidePack<T> where rows of `count` elements of T from these addresses on can be taken n at a time,
+/// else with n = 1.
+template <typename T, typename F>
+void with_wide_packs(int64_t count, std::initializer_list<const void*> addresses, const F& f) {
+  if (takes_packs<kWidePack<T>>(count, addresses)) {
+    f.template operator()<kWidePack<T>>();
+  } else {
+    f.template operator()<1>();
+  }
+}
+
 }  // namespace sixfold::kernels::cuda

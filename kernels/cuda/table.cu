@@ -4,7 +4,7 @@ namespace sixfold::kernels::cuda {
 
 const KernelTable& kernel_table() {
 #define SIXFOLD_ENTRY(name) &cuda::name,
-  static const KernelTable table = {SIXFOLD_KERNELS(SIXFOLD_ENTRY)};
+  static constexpr KernelTable table = {SIXFOLD_KERNELS(SIXFOLD_ENTRY)};
 #undef SIXFOLD_ENTRY
   return table;
 }
