@@ -1,4 +1,5 @@
 // Flash attention of the GPU, its warps and tensor cores emulated, against a reference in double and the CPU's.
+#include "kernels/cuda/flash_attention.h"
 #include "tests/cuda_cases/attention_cases.h"
 #include "tests/emulated_gpu.h"
 
@@ -59,6 +60,12 @@ TEST_F(CudaFlash, RefusesPartsOfSequencesAndHeads) {
   EXPECT_THROW(kernels::attention_forward(context, qkv, 4, 1, out, lse), CheckError);
   EXPECT_THROW(kernels::attention_forward(context, qkv, 3, 3, out, lse), CheckError);
   EXPECT_THROW(kernels::attention_forward(context, qkv, 3, 2, out, lse), CheckError);  // lse [B, H, T]
+}
+
+TEST_F(CudaFlash, RefusesLargerHeadsThanItsTiles) {
+  GpuRun run(context, {DType::F32, 0});
+  const Tensor qkv = run.f32_output({1, 3 * 129}), out = run.f32_output({1, 129}), lse = run.f32_output({1, 1, 1});
+  EXPECT_THROW(kernels::cuda::attention_flash_forward(context, qkv, 1, 1, out, lse), CheckError);
 }
 
 }  // namespace

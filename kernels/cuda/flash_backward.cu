@@ -4,7 +4,7 @@
 //
 // Three launches: delta; dQ by tiles of queries over tiles of keys; dK and dV by tiles of keys over tiles of queries.
 // The last works on S^T and dP^T, keys in rows, so that P^T and dS^T are left operands where they are computed.
-#include "kernels/cuda/flash_attention.h"
+#include "kernels/cuda/flash_tiles.h"
 
 namespace sixfold::kernels::cuda {
 
@@ -281,8 +281,8 @@ struct FlashKeyGradient {
 
 }  // namespace
 
-void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor& out, const Tensor& lse,
-                        int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
+void attention_flash_backward(Context& context, const Tensor& dout, const Tensor& qkv, const Tensor& out,
+                              const Tensor& lse, int64_t seq_len, int64_t num_heads, const Tensor& dqkv) {
   const AttentionShape s(out, seq_len, num_heads);
   const int64_t rows = s.num_rows * s.seq_len;
   const float* lse_data = checked<float>(lse, {s.num_rows, s.num_heads, s.seq_len}, "attention lse");

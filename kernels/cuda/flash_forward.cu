@@ -5,7 +5,7 @@
 //   3. sums += row sums of P; O += P V
 //
 // and at the end out = O / sums, lse = m + log(sums).
-#include "kernels/cuda/flash_attention.h"
+#include "kernels/cuda/flash_tiles.h"
 
 namespace sixfold::kernels::cuda {
 
@@ -163,8 +163,8 @@ struct FlashForward {
 
 }  // namespace
 
-void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
-                       const Tensor& lse) {
+void attention_flash_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
+                             const Tensor& lse) {
   const AttentionShape s(out, seq_len, num_heads);
   const int64_t rows = s.num_rows * s.seq_len;
   dispatch_float(qkv.dtype(), [&](auto element) {

@@ -128,14 +128,14 @@ inline void check_attention_of(kernels::Context& context, const GpuVariant& vari
   expect_attention(actual, attention_reference(s, to_doubles(qkv), to_doubles(dout)), variant.dtype, spread);
 }
 
-/// Lengths on either side of those of tiles, several heads and sequences, heads that do not fill their tiles' columns,
-/// addresses that no chunk of 16 bytes starts at.
+/// Lengths on either side of those of tiles, several heads and sequences, heads that do not fill their tiles' columns
+/// or are larger than any (136), addresses that no chunk of 16 bytes starts at.
 inline void check_attention(kernels::Context& context) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     for (const int64_t head_dim : {32, 64, 128})
       for (const int64_t seq_len : {1, 2, 15, 16, 17, 63, 64, 65, 128, 129})
         check_attention_of(context, {dtype, 0}, {1, seq_len, 1, head_dim}, 1);
-    for (const int64_t head_dim : {1, 5, 16, 32, 40, 64, 80, 100, 128})
+    for (const int64_t head_dim : {1, 5, 16, 32, 40, 64, 80, 100, 128, 136})
       for (const int64_t shift : {0, 1}) check_attention_of(context, {dtype, shift}, {3, 35, 3, head_dim}, 1);
     check_attention_of(context, {dtype, 0}, {1, 300, 1, 64}, 1);
   }
