@@ -113,7 +113,7 @@ void convert(Context& context, const Tensor& src, const Tensor& dst);
 /// Which token rows a tensor [R, C] holds, in global terms: row b * seq_len + t is position seq_offset + t of the
 /// global sample sample_index[b]; its channel c is the global channel channel_offset + c.
 struct TokenRows {
-  const int64_t* sample_index = nullptr;  // [num_rows]
+  const int64_t* sample_index = nullptr;  // [num_rows], in memory of the context's device
   int64_t num_rows = 0;                   // B
   int64_t seq_len = 0;                    // T on this rank
   int64_t seq_offset = 0;

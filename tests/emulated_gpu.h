@@ -17,13 +17,10 @@ class EmulatedQueue final : public kernels::Queue {
  public:
   const kernels::KernelTable& kernels() const override { return kernels::cuda::kernel_table(); }
   void* stream() const override { return nullptr; }  // what is issued has run
-  void to_device(void* device, const void* host, size_t bytes) override { copy(device, host, bytes); }
-  void to_host(void* host, const void* device, size_t bytes) override { copy(host, device, bytes); }
-
- private:
-  static void copy(void* to, const void* from, size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);  // no elements may be nowhere
+  void to_device(void* device, const void* host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(device, host, bytes);  // a tensor without elements may be nowhere
   }
+  void to_host(void* host, const void* device, size_t bytes) override { to_device(host, device, bytes); }
 };
 
 class EmulatedAllocator final : public Allocator {

@@ -1,0 +1,100 @@
+#pragma once
+
+#include "tests/cuda_cases/gpu_run.h"
+
+namespace sixfold::test {
+
+/// Sizes around a pack, and two that take several blocks.
+inline constexpr int64_t kOptimizerSizes[] = {0, 1, 3, 33, 129, 16384, 40001};
+
+/// Weights as kernels read them, of those in f32.
+inline void expect_rounded(const Floats& rounded, const Floats& weights) {
+  ASSERT_EQ(rounded.size(), weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) ASSERT_EQ(rounded[i], static_cast<float>(BF16(weights[i]))) << i;
+}
+
+/// Several steps against the recurrence of torch.optim.AdamW in double precision: decay first, then the moments, both
+/// corrected for their start at zero, eps outside the root.
+inline void check_adamw(kernels::Context& context) {
+  constexpr double kLr = 1e-2, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay = 0.1, kScale = 0.5;
+  for (const int64_t shift : {0, 1}) {
+    for (const int64_t n : kOptimizerSizes) {
+      SCOPED_TRACE(testing::Message() << n << ", shift " << shift);
+      GpuRun run(context, {DType::BF16, shift});
+      const Floats w0 = random_floats(n, 1), zeros(w0.size(), 0.0f);
+      const Tensor w = run.f32(w0, {n}), m = run.f32(zeros, {n}), v = run.f32(zeros, {n});
+      const Tensor rounded = run.typed_output({n});
+      Doubles w_ref = to_doubles(w0), m_ref(w_ref.size(), 0.0), v_ref(w_ref.size(), 0.0);
+      for (int step = 1; step <= 4; ++step) {
+        const Floats g = random_floats(n, 10 + static_cast<uint32_t>(step), 0.01);
+        kernels::adamw_update(context, {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, step}, run.f32(g, {n}), w, m, v,
+                              step < 4 ? Tensor() : rounded);
+        for (size_t i = 0; i < g.size(); ++i) {
+          const double gi = static_cast<double>(g[i]) * kScale;
+          w_ref[i] *= 1 - kLr * kDecay;
+          m_ref[i] = kBeta1 * m_ref[i] + (1 - kBeta1) * gi;
+          v_ref[i] = kBeta2 * v_ref[i] + (1 - kBeta2) * gi * gi;
+          const double m_hat = m_ref[i] / (1 - std::pow(kBeta1, step)), v_hat = v_ref[i] / (1 - std::pow(kBeta2, step));
+          w_ref[i] -= kLr * m_hat / (std::sqrt(v_hat) + kEps);
+        }
+      }
+      expect_close(run.read(w), w_ref, 1e-6, "w");
+      expect_close(run.read(m), m_ref, 1e-8, "m");
+      expect_close(run.read(v), v_ref, 1e-10, "v");
+      expect_rounded(run.read(rounded), run.read(w));
+    }
+  }
+  GpuRun run(context, kGpuVariants[0]);
+  const Tensor t = run.f32_output({2});
+  EXPECT_THROW(kernels::adamw_update(context, {.step = 0}, t, t, t, t), CheckError);
+  EXPECT_THROW(kernels::adamw_update(context, {}, t, t, t, t, t), CheckError);  // rounded is bf16
+}
+
+inline void check_sgd(kernels::Context& context) {
+  for (const int64_t shift : {0, 1}) {
+    for (const int64_t n : kOptimizerSizes) {
+      SCOPED_TRACE(testing::Message() << n << ", shift " << shift);
+      GpuRun run(context, {DType::BF16, shift});
+      const Floats w0 = random_floats(n, 1), g = random_floats(n, 2);
+      const Tensor w = run.f32(w0, {n}), alone = run.f32(w0, {n}), rounded = run.typed_output({n});
+      kernels::sgd_update(context, 0.25f, 0.5f, 0.125f, run.f32(g, {n}), w, rounded);
+      kernels::sgd_update(context, 0.25f, 0.5f, 0.125f, run.f32(g, {n}), alone);
+      Doubles expected = to_doubles(w0);
+      for (size_t i = 0; i < g.size(); ++i)
+        expected[i] -= 0.25 * 0.5 * static_cast<double>(g[i]) + 0.25 * 0.125 * expected[i];
+      expect_close(run.read(w), expected, 1e-6, "w");
+      EXPECT_TRUE(same_bits(run.read(alone), run.read(w)));
+      expect_rounded(run.read(rounded), run.read(w));
+    }
+  }
+}
+
+/// Exact where double precision is; the same bits at any address and every time.
+inline void check_sum_of_squares(kernels::Context& context) {
+  for (const int64_t n : kOptimizerSizes) {
+    SCOPED_TRACE(n);
+    Floats small(static_cast<size_t>(n));
+    double of_small = 0, of_large = 0;
+    for (size_t i = 0; i < small.size(); ++i) {
+      small[i] = static_cast<float>(i % 1000) + 1;
+      of_small += static_cast<double>(small[i]) * static_cast<double>(small[i]);
+    }
+    const Floats large = random_floats(n, 1, 1e25);  // whose squares overflow an f32
+    for (const double v : to_doubles(large)) of_large += v * v;
+    GpuRun aligned(context, {DType::F32, 0});
+    const double first = kernels::sum_of_squares(context, aligned.f32(large, {n}));
+    EXPECT_NEAR(first, of_large, 1e-13 * of_large);
+    for (const int64_t shift : {0, 1, 4, 7}) {
+      GpuRun run(context, {DType::F32, shift});
+      // What follows is no part of it.
+      Floats padded = small;
+      padded.insert(padded.end(), 5, kPoison);
+      EXPECT_EQ(kernels::sum_of_squares(context, run.f32(padded, {n + 5}).slice(0, {n})), of_small) << shift;
+      EXPECT_EQ(kernels::sum_of_squares(context, run.f32(large, {n})), first) << shift;
+    }
+  }
+  GpuRun run(context, {DType::F32, 0});
+  EXPECT_TRUE(std::isnan(kernels::sum_of_squares(context, run.f32({1.0f, kPoison}, {2}))));
+}
+
+}  // namespace sixfold::test

@@ -1,0 +1,26 @@
+#include "tests/cuda_cases/optimizer_cases.h"
+#include "tests/emulated_gpu.h"
+
+namespace sixfold::test {
+namespace {
+
+TEST(CudaOptimizer, AdamWEqualsTheRecurrenceInDouble) {
+  EmulatedGpu gpu;
+  kernels::Context context = gpu.context();
+  check_adamw(context);
+}
+
+TEST(CudaOptimizer, SgdEqualsFormula) {
+  EmulatedGpu gpu;
+  kernels::Context context = gpu.context();
+  check_sgd(context);
+}
+
+TEST(CudaOptimizer, SumOfSquaresIsExactInDoubleAndTheSameAtAnyAddress) {
+  EmulatedGpu gpu;
+  kernels::Context context = gpu.context();
+  check_sum_of_squares(context);
+}
+
+}  // namespace
+}  // namespace sixfold::test
