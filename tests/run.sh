@@ -16,7 +16,7 @@ run_preset() {
   local preset=$1 target=$2
   shift 2
   echo "== $preset: build"
-  cmake --preset "$preset" >/dev/null
+  cmake --preset "$preset" -DSIXFOLD_PCH=ON >/dev/null
   cmake --build --preset "$preset" --target "$target"
   echo "== $preset: test"
   (cd "$(build_folder "$preset")" && ctest --parallel 2 --output-on-failure "$@")

@@ -31,8 +31,8 @@ class Ddp final : public BucketedStrategy {
   void before_forward(Unit&, int) override {}
   void after_forward(Unit&, int) override {}
   void after_step() override {}
-  void gather_value(const Parameter& parameter, const Tensor& out) override { out.copy_from(parameter.value); }
-  void gather_gradient(const Parameter& parameter, const Tensor& out) override { out.copy_from(parameter.grad); }
+  void gather_value(const Parameter& parameter, const Tensor& out) override { put(parameter.value, out); }
+  void gather_gradient(const Parameter& parameter, const Tensor& out) override { put(parameter.grad, out); }
 
  private:
   void clear_gradients() override;

@@ -1,0 +1,129 @@
+// Training on a GPU without one: every strategy with the kernels of kernels/cuda, compiled for the CPU, in memory that
+// only they may look at (emulated_gpu.h), against training on the CPU. Ranks are threads.
+#include "tests/emulated_gpu.h"
+#include "tests/plan_rig.h"
+
+namespace sixfold::test {
+namespace {
+
+const std::string kModel =
+    "--layers 2 --heads 4 --dim 32 --seq-len 8 --dropout 0.1 --global-batch 8 --optimizer sgd --lr 0.05 --warmup 0 "
+    "--clip 0.5 --steps 3 --threads 1";
+
+RunOutcome run_on_cpu(const std::string& options) {
+  RunOutcome outcome;
+  run_ranks(1, [&](comm::World& world) {
+    PlanRig rig(world, plan_of(options + " --ranks 1"));
+    outcome = run_rig(rig);
+    outcome.sampled = rig.sample();
+  });
+  return outcome;
+}
+
+/// Calls body(rig, outcome) on every rank of a run on emulated GPUs.
+void run_on_gpus(const std::string& options, DType dtype,
+                 const std::function<void(PlanRig&, const RunOutcome&)>& body) {
+  train_gpt::Plan plan = plan_of(options);
+  plan.strategy.param_dtype = dtype;
+  run_ranks(
+      plan.world.num_ranks,
+      [&](comm::World& world) {
+        EmulatedGpu gpu;
+        PlanRig rig(world, plan, gpu.context(dtype));
+        const RunOutcome outcome = run_rig(rig);
+        rig.strategy.settle();
+        body(rig, outcome);
+      },
+      plan.world, 60);
+}
+
+const std::vector<std::string> kLayouts = {
+    "--ranks 1",
+    "--ranks 2 --micro-batch 2",
+    "--ranks 2 --zero 1 --bucket-mb 0.01",
+    "--ranks 2 --zero 2 --micro-batch 1",
+    "--ranks 2 --zero 3 --prefetch 2 --recompute",
+    "--ranks 4 --zero 3 --hsdp --topology 2x2",
+    "--ranks 2 --tp 2",
+    "--ranks 4 --tp 2 --sequence-parallel megatron --zero 1",
+    "--ranks 2 --sp 2",
+    "--ranks 2 --pp 2 --micro-batch 2",
+    "--ranks 4 --pp 2 --tp 2 --pp-schedule gpipe --micro-batch 2",
+    "--ranks 2 --deterministic --micro-batch 2",
+};
+
+TEST(GpuTraining, InF32EveryStrategyIsTheRunOfOneRankOnTheCpu) {
+  const RunOutcome reference = run_on_cpu(kModel);
+  for (const std::string& layout : kLayouts) {
+    run_on_gpus(kModel + " " + layout, DType::F32, [&](PlanRig& rig, const RunOutcome& outcome) {
+      SCOPED_TRACE(layout + ", rank " + std::to_string(rig.world.rank()));
+      expect_same_outcome(outcome, reference, 32);
+      EXPECT_EQ(rig.sample(), reference.sampled);
+    });
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
+/// ||difference|| / ||reference|| over all tensors.
+double distance(const PlanRig::Values& values, const PlanRig::Values& reference) {
+  double difference = 0, norm = 0;
+  for (const auto& [name, expected] : reference) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double d = static_cast<double>(values.at(name)[i]) - expected[i];
+      difference += d * d;
+      norm += static_cast<double>(expected[i]) * expected[i];
+    }
+  }
+  return std::sqrt(difference / norm);
+}
+
+// bf16 keeps 8 bits: a rounding is off by up to 2^-9 of the value, and a gradient has been through a few tens of them.
+// Weights start rounded, so they are compared with those of the run itself on one rank.
+TEST(GpuTraining, InBf16EveryStrategyIsNearTheRunInF32) {
+  const RunOutcome reference = run_on_cpu(kModel);
+  RunOutcome alone;
+  for (const std::string& layout : kLayouts) {
+    run_on_gpus(kModel + " " + layout, DType::BF16, [&](PlanRig& rig, const RunOutcome& outcome) {
+      SCOPED_TRACE(layout + ", rank " + std::to_string(rig.world.rank()));
+      if (rig.world.size() == 1) alone = outcome;
+      for (size_t step = 0; step < reference.losses.size(); ++step) {
+        EXPECT_NEAR(outcome.losses[step], reference.losses[step], 0.01 * reference.losses[step]) << step;
+        EXPECT_NEAR(outcome.norms[step], reference.norms[step], 0.03 * reference.norms[step]) << step;
+      }
+      EXPECT_LE(distance(outcome.gradients, reference.gradients), 0.03);
+      EXPECT_GT(distance(outcome.gradients, reference.gradients), 1e-4);  // they were rounded
+      EXPECT_LE(distance(outcome.weights, alone.weights), 0.002);
+    });
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
+// Updates below 2^-9 of a weight are lost in bf16 and add up in the f32 master weights.
+TEST(GpuTraining, SmallUpdatesAddUpInMasterWeights) {
+  const std::string options =
+      "--layers 1 --heads 1 --dim 8 --seq-len 4 --global-batch 2 --optimizer sgd --lr 0.0001 --min-lr 0.0001 --warmup "
+      "0 "
+      "--clip 0 --threads 1 --steps 60 --ranks 1";
+  PlanRig::Values start, end, moved;
+  train_gpt::Plan plan = plan_of(options);
+  run_ranks(1, [&](comm::World& world) {
+    PlanRig rig(world, plan);
+    start = rig.gather(&parallel::StageStrategy::gather_value);
+    moved = run_rig(rig).weights;
+  });
+  run_on_gpus(options, DType::BF16, [&](PlanRig&, const RunOutcome& outcome) { end = outcome.weights; });
+  // A table whose gradients are far from zero: some of what f32 moved by more than a rounding, bf16 moved as well.
+  int num_moved = 0;
+  for (const auto& [name, value] : moved) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      const float step = value[i] - start.at(name)[i], rounding = std::abs(start.at(name)[i]) * 0x1p-8f;
+      if (std::abs(start.at(name)[i]) < 1e-3f || std::abs(step) < 3 * rounding) continue;
+      ++num_moved;
+      EXPECT_NEAR(end.at(name)[i], value[i], 2 * rounding + 0.1f * std::abs(step)) << name << " " << i;
+    }
+  }
+  EXPECT_GT(num_moved, 5);
+}
+
+}  // namespace
+}  // namespace sixfold::test
