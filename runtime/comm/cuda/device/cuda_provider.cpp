@@ -68,6 +68,8 @@ std::shared_ptr<GpuProvider> make_cuda_provider(double timeout_s) {
   // Streams that share one of the hardware's queues wait for one another, which kernels that wait for other ranks must
   // not. Read when a GPU is first used; whoever has set it knows better.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Loading a kernel when it is first launched waits for the device, on which a kernel may wait for this very rank.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const CudaProbe probe = probe_cuda();
   if (probe.num_devices == 0) throw ConfigError("--device cuda: " + probe.problem + " (allowed here: auto, cpu)");
   return std::make_shared<CudaProvider>(probe.num_devices, timeout_s);
