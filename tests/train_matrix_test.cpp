@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "runtime/core/device.h"
 #include "tests/train_gpt_fixture.h"
 
 namespace sixfold::test {
