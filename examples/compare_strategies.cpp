@@ -5,7 +5,6 @@
 //
 // Exit codes: 0 done, 1 a run failed or a strategy trained something else (its loss differs), 2 the user asked for
 // something impossible.
-#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -38,7 +37,6 @@ bool report(const Comparison& comparison, const ComparisonPlan& plan) {
 int main(int argc, char** argv) {
   const Environment environment = read_environment();
   const bool speaks = environment.launcher_rank.value_or(0) == 0;
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that is too large for the user's limit is told as one that cannot be written
   return examples::exit_code_of("compare_strategies", speaks, [&] {
     set_log_level(environment.log_level);
     const auto options = parse_options(argc, argv, speaks);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <iostream>
 #include <new>
 #include <string>
 #include <thread>
@@ -27,8 +29,11 @@ inline constexpr int kFailed = 1, kImpossible = 2;
 /// why. `speaks`: whether this process refuses for all.
 template <typename Body>
 int exit_code_of(const std::string& program, bool speaks, const Body& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the user's limit is one that cannot be written, and is told as such
   try {
-    return body();
+    const int code = body();
+    if (std::cout.flush()) return code;
+    throw ConfigError("the standard output cannot be written (is the disk full?)");
   } catch (const ConfigError& error) {
     refuse(program, error, speaks);
     return kImpossible;

@@ -1,5 +1,6 @@
 #include "runtime/comm/host/p2p_run.h"
 
+#include <limits>
 #include <algorithm>
 #include <cstring>
 
@@ -40,7 +41,10 @@ SentBytes P2pRun::sent() const {
 
 double P2pRun::peer_there_s() const {
   if (!is_send()) return first_slice_s_;
-  return links_.shares_memory(transfer_.peer) ? links_.to(transfer_.peer, channel()).posted_at(sequence_) : 0;
+  if (!links_.shares_memory(transfer_.peer)) return 0;
+  const double posted_s = links_.to(transfer_.peer, channel()).posted_at(sequence_);
+  // Gone into the link before the receiver came, which nobody has waited for: as if it had been there from the start.
+  return posted_s > 0 ? posted_s : std::numeric_limits<double>::min();
 }
 
 std::string P2pRun::describe() const {
