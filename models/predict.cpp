@@ -31,6 +31,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   using comm::Primitive;
   const int64_t m = cut.pipeline.num_micro_batches, rows = cut.micro_batch * config.seq_len / cut.sp;
   const int64_t forwards = config.recompute ? 2 : 1, elements = rows * config.dim;
+  const auto element_bytes = static_cast<int64_t>(dtype_bytes(cut.dtype));
   const bool first = cut.stage == 0, last = cut.stage == cut.pipeline.num_stages - 1;
   int64_t layers = 0;
   for (int chunk = 0; chunk < cut.pipeline.virtual_stages; ++chunk) layers += layers_of_chunk(config, cut, chunk);
@@ -39,8 +40,8 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   // `calls` a micro-batch, of `count` elements each (as in comm::Call).
   const auto add = [&](const std::string& tag, int64_t calls, const comm::Communicator& group, Primitive primitive,
                        int64_t count) {
-    const double sent = group.predicted_sent_elements(primitive, static_cast<size_t>(count));
-    if (calls > 0) traffic.push_back({tag, sent * static_cast<double>(calls * m * kF32), 0});
+    const double sent = group.predicted_sent_elements(primitive, static_cast<size_t>(count), cut.dtype);
+    if (calls > 0) traffic.push_back({tag, sent * static_cast<double>(calls * m * element_bytes), 0});
   };
   const int64_t embedding = first ? 1 : 0, head = last ? 1 : 0;
   if (cut.tp > 1 && cut.sequence_parallel) {
@@ -66,7 +67,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   }
   if (cut.tp > 1 && last) {
     const auto sent = [&](int64_t count) {
-      return tp_group.predicted_sent_elements(Primitive::AllReduce, static_cast<size_t>(count));
+      return tp_group.predicted_sent_elements(Primitive::AllReduce, static_cast<size_t>(count), DType::F32);
     };
     traffic.push_back({"tp.loss", (sent(rows) + sent(2 * rows)) * static_cast<double>(m * kF32), 0});
   }

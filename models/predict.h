@@ -4,8 +4,8 @@
 //
 // Sizes of one rank and micro-batch: B rows of T positions on this rank (T = seq_len / sp), R = B T; r = R / N rows
 // between layers with Megatron's sequence parallelism, else r = R; L layers of the rank's stage, C channels, H heads, V
-// vocabulary rows with padding, N tensor-parallel ranks, n ranks of the sequence, m micro-batches a step, S = 4 R C
-// bytes.
+// vocabulary rows with padding, N tensor-parallel ranks, n ranks of the sequence, m micro-batches a step, S bytes of R
+// C activations (4 R C of f32, 2 R C of bf16).
 #pragma once
 
 #include <vector>
@@ -23,8 +23,9 @@ struct GptCut {
   int sp = 1;                        // Ulysses
   parallel::PipelineShape pipeline;  // of a step
   int stage = 0;
-  int64_t micro_batch = 1;  // rows
-  int num_threads = 1;      // of kernels
+  int64_t micro_batch = 1;   // rows
+  int num_threads = 1;       // of kernels
+  DType dtype = DType::F32;  // of activations
 };
 
 /// One a tag that a step of training sends under on a stage, without those of whole steps ("tp.norm", a few numbers;
@@ -37,8 +38,8 @@ struct GptCut {
 ///                       (S is of n-th of the sequence: 8 AllToAlls of B seq_len C / n / N elements)
 ///
 /// The first stage adds, a micro-batch, as much as a row-parallel linear for the embedding, the last as much as a
-/// column-parallel one for the head, and two AllReduces for the loss, of R and of 2 R floats. Recomputation sends
-/// forward's part of the blocks twice.
+/// column-parallel one for the head, and two AllReduces for the loss, of R and of 2 R floats, f32 beside any
+/// activations. Recomputation sends forward's part of the blocks twice.
 ///
 /// These are what a ring sends, and direct where it goes in two shots. Each AllReduce counts by the formula of the
 /// algorithm that it takes in its group, which for a small one, such as the loss, may be another. `tp_group` and
@@ -47,8 +48,8 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
                                                     const comm::Communicator& tp_group,
                                                     const comm::Communicator& sp_group);
 
-/// Peak bytes of activations of a rank in training, f32, with streaming attention. Floats that stay from forward to
-/// backward (block.cpp, ends.cpp), with K = C / N:
+/// Peak bytes of activations of a rank in training on the CPU, f32, with streaming attention; the kernels of a GPU take
+/// other temporaries. Floats that stay from forward to backward (block.cpp, ends.cpp), with K = C / N:
 ///
 ///   block   4 r C + 4 r + R (12 K + H / N), and R K more with sp: the output of attention by heads;
 ///           recomputed, its input r C
