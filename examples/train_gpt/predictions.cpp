@@ -17,6 +17,7 @@ models::GptCut gpt_cut(const Plan& plan, const parallel::Mesh& mesh) {
   cut.micro_batch = plan.trainer.share.micro_batch;
   cut.num_threads = plan.num_threads;
   cut.dtype = plan.dtype;
+  cut.device = plan.device.type;
   return cut;
 }
 
@@ -49,9 +50,7 @@ Predictions predict(const Plan& plan, parallel::Mesh& mesh, const parallel::Stag
 
   predictions.memory = parallel::predicted_memory(stage, shape, plan.pipeline,
                                                   train::floats_per_element(plan.optimizer.kind, plan.dtype), rank);
-  if (plan.device.type == DeviceType::Cpu) {
-    predictions.memory.activations = models::predicted_activations(plan.model, cut);
-  }
+  predictions.memory.activations = models::predicted_activations(plan.model, cut);
   return predictions;
 }
 

@@ -8,7 +8,7 @@ namespace sixfold::train_gpt {
 
 struct Predictions {
   std::vector<parallel::TagTraffic> traffic;  // of a step of training
-  parallel::MemoryPrediction memory;          // peaks; activations: on the CPU only
+  parallel::MemoryPrediction memory;          // peaks
 };
 
 /// Of this rank, whose stage is `stage` and whose groups are those of `mesh`.
