@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "kernels/cuda/flash_attention.h"
+
 namespace sixfold::models {
 
 namespace {
@@ -31,6 +33,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   using comm::Primitive;
   const int64_t m = cut.pipeline.num_micro_batches, rows = cut.micro_batch * config.seq_len / cut.sp;
   const int64_t forwards = config.recompute ? 2 : 1, elements = rows * config.dim;
+  const auto element_bytes = static_cast<int64_t>(dtype_bytes(cut.dtype));
   const bool first = cut.stage == 0, last = cut.stage == cut.pipeline.num_stages - 1;
   int64_t layers = 0;
   for (int chunk = 0; chunk < cut.pipeline.virtual_stages; ++chunk) layers += layers_of_chunk(config, cut, chunk);
@@ -39,8 +42,8 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   // `calls` a micro-batch, of `count` elements each (as in comm::Call).
   const auto add = [&](const std::string& tag, int64_t calls, const comm::Communicator& group, Primitive primitive,
                        int64_t count) {
-    const double sent = group.predicted_sent_elements(primitive, static_cast<size_t>(count));
-    if (calls > 0) traffic.push_back({tag, sent * static_cast<double>(calls * m * kF32), 0});
+    const double sent = group.predicted_sent_elements(primitive, static_cast<size_t>(count), cut.dtype);
+    if (calls > 0) traffic.push_back({tag, sent * static_cast<double>(calls * m * element_bytes), 0});
   };
   const int64_t embedding = first ? 1 : 0, head = last ? 1 : 0;
   if (cut.tp > 1 && cut.sequence_parallel) {
@@ -66,7 +69,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
   }
   if (cut.tp > 1 && last) {
     const auto sent = [&](int64_t count) {
-      return tp_group.predicted_sent_elements(Primitive::AllReduce, static_cast<size_t>(count));
+      return tp_group.predicted_sent_elements(Primitive::AllReduce, static_cast<size_t>(count), DType::F32);
     };
     traffic.push_back({"tp.loss", (sent(rows) + sent(2 * rows)) * static_cast<double>(m * kF32), 0});
   }
@@ -84,43 +87,66 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
 
 namespace {
 
-/// Floats by the formulas of the header, in its letters.
-struct Floats {
+/// Bytes by the formulas of the header, in its letters.
+struct Bytes {
   int64_t travelling;         // r C
   int64_t block, head;        // kept
   int64_t at_block, at_head;  // the largest moment of a backward, on top of what is kept
 
-  Floats(const GptConfig& config, const GptCut& cut) {
+  Bytes(const GptConfig& config, const GptCut& cut) {
+    const auto e = static_cast<int64_t>(dtype_bytes(cut.dtype));
     const int64_t R = cut.micro_batch * config.seq_len / cut.sp, C = config.dim, K = C / cut.tp;
     const bool parallel = cut.sequence_parallel, overlaps = cut.tp > 1 && cut.overlap;
     const int64_t s = parallel ? 1 : 0, r = parallel ? R / cut.tp : R;
-    const int64_t lse = R * config.num_heads / cut.tp, by_heads = cut.sp > 1 ? R * K : 0;
-    travelling = r * C;
-    const int64_t whole_block = 4 * r * C + 4 * r + 12 * R * K + lse + by_heads;
-    block = config.recompute ? r * C : whole_block;
-    head = 2 * r * C + 2 * r + 3 * R + R * config.padded_vocab() / cut.tp;
+    const int64_t lse = kF32 * R * config.num_heads / cut.tp, by_heads = cut.sp > 1 ? e * R * K : 0;
+    travelling = e * r * C;
+    const int64_t whole_block = e * (4 * r * C + 12 * R * K) + kF32 * 4 * r + lse + by_heads;
+    block = config.recompute ? travelling : whole_block;
+    head = e * (2 * r * C + R * config.padded_vocab() / cut.tp) + kF32 * (2 * r + 3 * R);
 
-    const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; };  // whole cache lines
-    const int64_t tile = 64, tiles = cut.num_threads * lines(2 * tile * tile + config.seq_len);
-    const int64_t dropped = config.dropout > 0 ? cut.num_threads * lines((C + 3) / 4 * 4) : 0;
-    const int64_t sums = overlaps && (!parallel || cut.micro_batch == 1) ? (R + 127) / 128 * C : 0;
-    const int64_t left = overlaps ? -8 * R * K : r * C + (1 - s) * r * C + s * (2 * R * C - r * C);
-    const int64_t input = 2 * r * C + R * C + 2 * s * R * C;
-    const int64_t mlp =
-        std::max({2 * r * C + s * R * C + dropped, 2 * r * C + 2 * s * R * C + 4 * R * K, input + sums});
-    const int64_t attention = std::max({2 * r * C + s * R * C + left + dropped,
-                                        2 * r * C + 2 * s * R * C + left + 4 * R * K + by_heads + tiles,
-                                        input + left + R * K - lse - by_heads + sums});
+    const Temporaries kernels(config, cut, R);
+    const int64_t sums = overlaps && (!parallel || cut.micro_batch == 1) ? kernels.column_sums : 0;
+    const int64_t left = e * (overlaps ? -8 * R * K : r * C + (1 - s) * r * C + s * (2 * R * C - r * C));
+    const int64_t input = e * (2 * r * C + R * C + 2 * s * R * C);
+    const int64_t mlp = std::max(
+        {e * (2 * r * C + s * R * C) + kernels.dropout, e * (2 * r * C + 2 * s * R * C + 4 * R * K), input + sums});
+    const int64_t attention =
+        std::max({e * (2 * r * C + s * R * C) + left + kernels.dropout,
+                  e * (2 * r * C + 2 * s * R * C + 4 * R * K) + left + by_heads + kernels.attention,
+                  input + left + e * R * K - lse - by_heads + sums});
     at_block = std::max(mlp, attention) + whole_block - block;
-    at_head = overlaps && !parallel ? R * C : 2 * R * C;
+    at_head = e * (overlaps && !parallel ? R * C : 2 * R * C);
   }
+
+ private:
+  /// What kernels need while they run.
+  struct Temporaries {
+    int64_t dropout, attention, column_sums;
+
+    Temporaries(const GptConfig& config, const GptCut& cut, int64_t R) {
+      const int64_t C = config.dim;
+      if (cut.device == DeviceType::Cuda) {
+        const int64_t rows_per_chunk = std::max<int64_t>(16, (R + 1023) / 1024);  // kernels/cuda/column_sums.h
+        dropout = 0;
+        attention = kF32 * R * config.num_heads / cut.tp;
+        column_sums = kF32 * ((R + rows_per_chunk - 1) / rows_per_chunk) * C;
+        return;
+      }
+      const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; };  // whole cache lines
+      const int64_t tile = 64;
+      dropout = config.dropout > 0 ? kF32 * cut.num_threads * lines((C + 3) / 4 * 4) : 0;
+      attention = kF32 * cut.num_threads * lines(2 * tile * tile + config.seq_len);
+      column_sums = kF32 * ((R + 127) / 128) * C;
+    }
+  };
 };
 
 }  // namespace
 
-int64_t predicted_activations(const GptConfig& config, const GptCut& cut) {
+std::optional<int64_t> predicted_activations(const GptConfig& config, const GptCut& cut) {
   using Kind = parallel::Action::Kind;
-  const Floats floats(config, cut);
+  if (cut.device == DeviceType::Cuda && config.dim / config.num_heads > kernels::cuda::kFlashMaxHeadDim) return {};
+  const Bytes bytes(config, cut);
   const auto actions = parallel::pipeline_schedule(cut.pipeline)[static_cast<size_t>(cut.stage)];
   std::map<Kind, int> num_left;  // receives; a stage has one lane of each kind
   for (const parallel::Action& action : actions) ++num_left[action.kind];
@@ -128,20 +154,20 @@ int64_t predicted_activations(const GptConfig& config, const GptCut& cut) {
   int64_t in_flight = 0, peak = 0;
   for (const parallel::Action& action : actions) {
     --num_left[action.kind];
-    const int64_t head = has_head(cut, action.chunk) ? floats.head : 0;
-    const int64_t kept = layers_of_chunk(config, cut, action.chunk) * floats.block + head;
+    const int64_t head = has_head(cut, action.chunk) ? bytes.head : 0;
+    const int64_t kept = layers_of_chunk(config, cut, action.chunk) * bytes.block + head;
     if (action.kind == Kind::Forward) {
       in_flight += kept;
     } else if (action.kind == Kind::Backward) {
       const int64_t posted = (num_left[Kind::RecvActivation] > 0) + (num_left[Kind::RecvGradient] > 0);
-      const int64_t lanes = (posted + static_cast<int64_t>(sent.size())) * floats.travelling;
-      peak = std::max(peak, in_flight + lanes + std::max(head > 0 ? floats.at_head : 0, floats.at_block - head));
+      const int64_t lanes = (posted + static_cast<int64_t>(sent.size())) * bytes.travelling;
+      peak = std::max(peak, in_flight + lanes + std::max(head > 0 ? bytes.at_head : 0, bytes.at_block - head));
       in_flight -= kept;
     } else if (action.kind == Kind::SendActivation || action.kind == Kind::SendGradient) {
       sent.insert(action.kind);
     }
   }
-  return peak * kF32;
+  return peak;
 }
 
 }  // namespace sixfold::models

@@ -102,24 +102,6 @@ RunOutcome run_of_one_rank(const Layout& layout) {
   return outcome;
 }
 
-/// Bytes of the last steps and peaks of a rank beside the formulas. The table of links has the steps of training.
-void expect_predicted(PlanRig& rig) {
-  const train_gpt::Predictions predicted = rig.predictions();
-  const auto steps = static_cast<double>(rig.plan.options.steps);
-  const bool rings = rig.plan.world.algorithm == comm::Algorithm::Ring;
-  for (const parallel::TagTraffic& row : predicted.traffic) {
-    if (row.tag == "dp.grads" && !rings) continue;  // the formula of a ring; buckets here are small
-    EXPECT_NEAR(rig.sent_bytes(row.tag) / steps, row.payload_bytes + row.padding_bytes, 1e-6) << row.tag;
-  }
-  const parallel::MemoryPrediction& memory = predicted.memory;
-  for (const auto& [category, bytes] :
-       {std::pair{Category::Parameters, memory.parameters}, std::pair{Category::Gradients, memory.gradients},
-        std::pair{Category::Optimizer, memory.optimizer},
-        std::pair{Category::Activations, memory.activations.value_or(0)}}) {
-    EXPECT_EQ(rig.world.memory().peak_bytes(category), static_cast<size_t>(bytes)) << category_name(category);
-  }
-}
-
 TEST(Layouts, EveryOneIsTheRunOfOneRankAndAsPredicted) {
   Draw draw(7);
   for (int i = 0; i < (kSanitized ? 8 : 60) && !::testing::Test::HasFailure(); ++i) {

@@ -107,8 +107,10 @@ TEST(Optimizer, Names) {
   EXPECT_EQ(parse_optimizer("adamw"), OptimizerKind::AdamW);
   EXPECT_EQ(parse_optimizer("sgd"), OptimizerKind::Sgd);
   EXPECT_THROW(parse_optimizer("adam"), ConfigError);
-  EXPECT_EQ(moments_per_element(OptimizerKind::AdamW), 2);
-  EXPECT_EQ(moments_per_element(OptimizerKind::Sgd), 0);
+  EXPECT_EQ(floats_per_element(OptimizerKind::AdamW, DType::F32), 2);
+  EXPECT_EQ(floats_per_element(OptimizerKind::Sgd, DType::F32), 0);
+  EXPECT_EQ(floats_per_element(OptimizerKind::AdamW, DType::BF16), 3);
+  EXPECT_EQ(floats_per_element(OptimizerKind::Sgd, DType::BF16), 1);
 }
 
 }  // namespace

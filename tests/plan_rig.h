@@ -171,4 +171,23 @@ inline void expect_same_outcome(const RunOutcome& outcome, const RunOutcome& ref
   EXPECT_NEAR(outcome.validation_loss, reference.validation_loss, 1e-5 * reference.validation_loss);
 }
 
+/// Bytes of the steps since the table of links was reset, and peaks of what a rank keeps, beside the formulas.
+inline void expect_predicted(PlanRig& rig) {
+  const train_gpt::Predictions predicted = rig.predictions();
+  const auto steps = static_cast<double>(rig.plan.options.steps);
+  const bool rings = rig.plan.world.algorithm == comm::Algorithm::Ring;
+  for (const parallel::TagTraffic& row : predicted.traffic) {
+    if (row.tag == "dp.grads" && !rings) continue;  // the formula of a ring; buckets here are small
+    EXPECT_NEAR(rig.sent_bytes(row.tag) / steps, row.payload_bytes + row.padding_bytes, 1e-6) << row.tag;
+  }
+  const parallel::MemoryPrediction& memory = predicted.memory;
+  for (const auto& [category, bytes] : {std::pair{Category::Parameters, std::optional(memory.parameters)},
+                                        std::pair{Category::Gradients, std::optional(memory.gradients)},
+                                        std::pair{Category::Optimizer, std::optional(memory.optimizer)},
+                                        std::pair{Category::Activations, memory.activations}}) {
+    if (!bytes) continue;  // no formula
+    EXPECT_EQ(rig.context.memory.peak_bytes(category), static_cast<size_t>(*bytes)) << category_name(category);
+  }
+}
+
 }  // namespace sixfold::test

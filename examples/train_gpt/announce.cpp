@@ -31,8 +31,8 @@ void warn_of_placement(const Plan& plan, const comm::Topology& topology) {
                                     ? comm::load_profile(world.profile.empty() ? "host" : world.profile)
                                     : comm::emulated_profile(world);
   const int64_t elements = plan.trainer.share.micro_batch * plan.model.seq_len / plan.mesh.sp * plan.model.dim;
-  const std::string warning =
-      parallel::tp_crossing_warning(plan.mesh, topology, static_cast<size_t>(elements) * sizeof(float), profile);
+  const std::string warning = parallel::tp_crossing_warning(
+      plan.mesh, topology, static_cast<size_t>(elements) * dtype_bytes(plan.dtype), profile);
   if (!warning.empty()) log_warn(warning);
 }
 

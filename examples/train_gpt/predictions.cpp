@@ -16,6 +16,8 @@ models::GptCut gpt_cut(const Plan& plan, const parallel::Mesh& mesh) {
   cut.stage = mesh.coordinates().pp;
   cut.micro_batch = plan.trainer.share.micro_batch;
   cut.num_threads = plan.num_threads;
+  cut.dtype = plan.dtype;
+  cut.device = plan.device.type;
   return cut;
 }
 
@@ -39,15 +41,15 @@ Predictions predict(const Plan& plan, parallel::Mesh& mesh, const parallel::Stag
   append(models::predicted_traffic(plan.model, cut, mesh.tp_group(), mesh.sp_group()));
   if (plan.tp.sequence_parallel) {
     const auto count = static_cast<size_t>(parallel::partial_elements(stage, shape, rank));
-    const double sent = mesh.tp_group().predicted_sent_elements(comm::Primitive::AllReduce, count);
+    const double sent = mesh.tp_group().predicted_sent_elements(comm::Primitive::AllReduce, count, DType::F32);
     traffic.push_back({"tp.grads", sent * sizeof(float), 0});
   }
   const int sequence_parts = plan.mesh.sp * (plan.tp.sequence_parallel ? plan.mesh.tp : 1);
   const int64_t elements = plan.trainer.share.micro_batch * plan.model.seq_len / sequence_parts * plan.model.dim;
-  append(parallel::predicted_pipeline_traffic(plan.pipeline, stage, elements));
+  append(parallel::predicted_pipeline_traffic(plan.pipeline, stage, elements, plan.dtype));
 
-  predictions.memory =
-      parallel::predicted_memory(stage, shape, plan.pipeline, train::moments_per_element(plan.optimizer.kind), rank);
+  predictions.memory = parallel::predicted_memory(stage, shape, plan.pipeline,
+                                                  train::floats_per_element(plan.optimizer.kind, plan.dtype), rank);
   predictions.memory.activations = models::predicted_activations(plan.model, cut);
   return predictions;
 }

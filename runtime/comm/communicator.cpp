@@ -137,10 +137,11 @@ Algorithm GroupBackend::algorithm_for(const Collective& collective) const {
   return select(collective.primitive, kAnyBytes, size(), false);
 }
 
-double Communicator::predicted_sent_elements(Primitive primitive, size_t count) const {
+double Communicator::predicted_sent_elements(Primitive primitive, size_t count, DType dtype) const {
   Collective collective;
   collective.primitive = primitive;
   collective.count = count;
+  collective.dtype = dtype;
   return comm::predicted_sent_elements(backend_->algorithm_for(collective), collective.call(rank(), topology()));
 }
 

@@ -94,9 +94,9 @@ class Communicator {
   int world_rank(int r) const;
   /// Which ranks of this group share a node: topology().spans_nodes() says whether it crosses between nodes.
   const Topology& topology() const;
-  /// Elements that this rank sends in a collective of `count` f32 (as in Call), by the formula (observe/predict.h) of
-  /// the algorithm that it takes in this group where the call leaves that open.
-  double predicted_sent_elements(Primitive primitive, size_t count) const;
+  /// Elements that this rank sends in a collective of `count` (as in Call) of `dtype`, by the formula
+  /// (observe/predict.h) of the algorithm that it takes in this group where the call leaves that open.
+  double predicted_sent_elements(Primitive primitive, size_t count, DType dtype) const;
 
   /// `buf` of `root` is copied to `buf` of all.
   Work broadcast(Buf buf, int root, const Options& options = {});

@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t kF32 = sizeof(float);
 
+int64_t bytes_of(DType dtype) {
+  return static_cast<int64_t>(dtype_bytes(dtype));
+}
+
 /// Elements of buckets, and of what fills them up.
 struct Elements {
   double payload = 0, padding = 0;
@@ -152,7 +156,8 @@ std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyS
   const Sizes sizes(units, shape);
   const double n = sizes.num_shards, share = (n - 1) / n, m = shape.num_micro_batches;
   const double once = options.deterministic ? m : 1;  // reductions of a step, where not every micro-batch needs one
-  const double grad_bytes = static_cast<double>(dtype_bytes(options.grad_dtype));
+  const double grad_bytes = static_cast<double>(bytes_of(options.grad_dtype));
+  const double param_bytes = static_cast<double>(bytes_of(options.param_dtype));
   const Elements trained = sizes.trained();
   std::vector<TagTraffic> traffic;
   const auto add = [&](const std::string& tag, const Elements& elements, double bytes) {
@@ -164,16 +169,16 @@ std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyS
       break;
     case 1:
       add("zero1.grads", trained * (share * once), grad_bytes);
-      add("zero1.params", trained * share, kF32);
+      add("zero1.params", trained * share, param_bytes);
       break;
     case 2:
       add("zero2.grads", trained * (share * m), grad_bytes);
-      add("zero2.params", trained * share, kF32);
+      add("zero2.params", trained * share, param_bytes);
       break;
     default: {
       const Elements root = sizes.root ? sizes.bucket(*sizes.root) : Elements{};
       add("zero3.grads", trained * (share * m), grad_bytes);
-      add("zero3.gather", (sizes.outside_root() * (2 * m) + root) * share, kF32);
+      add("zero3.gather", (sizes.outside_root() * (2 * m) + root) * share, param_bytes);
     }
   }
   if (options.hsdp) {
@@ -210,13 +215,13 @@ struct Kept {
 
 }  // namespace
 
-MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
-                                  int rank) {
+MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int floats_per_element, int rank) {
   const Sizes sizes(units, shape);
   const Kept kept(sizes, shape.options, rank);
   const int64_t buffers = shape.options.zero >= 2 ? peak_gradient_buffers(units, sizes, shape) : 0;
-  return {(kept.parameters + kept.gathered) * kF32, (kept.gradients + buffers) * kF32,
-          kept.updated * moments_per_element * kF32, std::nullopt};
+  const int64_t param_bytes = bytes_of(shape.options.param_dtype);
+  return {(kept.parameters + kept.gathered) * param_bytes, (kept.gradients + buffers) * kF32,
+          kept.updated * floats_per_element * kF32, std::nullopt};
 }
 
 // ---- Stages --------------------------------------------------------------------------------------------------------
@@ -279,9 +284,9 @@ std::vector<TagTraffic> predicted_traffic(const StageUnits& stage, const Strateg
 }
 
 std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline, const StageUnits& stage,
-                                                   int64_t activation_elements) {
+                                                   int64_t activation_elements, DType dtype) {
   if (pipeline.num_stages == 1) return {};
-  const double bytes = static_cast<double>(activation_elements * kF32 * pipeline.num_micro_batches);
+  const double bytes = static_cast<double>(activation_elements * bytes_of(dtype) * pipeline.num_micro_batches);
   const bool has_first = stage.stage() == 0, has_last = stage.stage() == pipeline.num_stages - 1;
   int64_t tied = 0;
   for (const Parameter* parameter : stage.tied()) tied += parameter->frozen ? 0 : numel(parameter->local_shape());
@@ -302,7 +307,7 @@ int64_t partial_elements(const StageUnits& stage, const StrategyShape& shape, in
 }
 
 MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, const PipelineShape& pipeline,
-                                  int moments_per_element, int rank) {
+                                  int floats_per_element, int rank) {
   const std::vector<Sizes> parts = sizes_of_parts(stage, shape);
   int64_t parameters = 0, gathered = 0, gradients = 0, updated = 0;
   for (const Sizes& sizes : parts) {
@@ -313,7 +318,8 @@ MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& 
     updated += kept.updated;
   }
   if (shape.options.zero >= 2) gradients += peak_gradient_buffers(stage, parts, shape, pipeline);
-  return {(parameters + gathered) * kF32, gradients * kF32, updated * moments_per_element * kF32, std::nullopt};
+  const int64_t param_bytes = bytes_of(shape.options.param_dtype);
+  return {(parameters + gathered) * param_bytes, gradients * kF32, updated * floats_per_element * kF32, std::nullopt};
 }
 
 }  // namespace sixfold::parallel

@@ -32,10 +32,10 @@ std::vector<TagTraffic> predicted_traffic(const UnitList& units, const StrategyS
 
 /// The same for the strategies of a stage (stage_strategy.h): the sum over its parts, tied weights once a step.
 std::vector<TagTraffic> predicted_traffic(const StageUnits& stage, const StrategyShape& shape);
-/// What a stage sends to other stages in a step: "pp.activation" and "pp.gradient", `activation_elements` (B T C) f32 a
-/// micro-batch and boundary between chunks, and "pp.tied". None with one stage.
+/// What a stage sends to other stages in a step: "pp.activation" and "pp.gradient", `activation_elements` (B T C) of
+/// `dtype` a micro-batch and boundary between chunks, and "pp.tied" in f32. None with one stage.
 std::vector<TagTraffic> predicted_pipeline_traffic(const PipelineShape& pipeline, const StageUnits& stage,
-                                                   int64_t activation_elements);
+                                                   int64_t activation_elements, DType dtype);
 
 /// Elements of the partial gradients (Parameter::partial) that rank `rank` of the data-parallel group holds of a stage:
 /// what sum_partial_gradients() adds up over the tensor-parallel ranks.
@@ -49,19 +49,19 @@ int64_t partial_elements(const StageUnits& stage, const StrategyShape& shape, in
 ///   ZeRO-3   parameters P/N + R + 1 + prefetch units      gradients G/N + buffers
 ///
 /// buffers: those of the buckets that a unit adds to (the root's from its first user to its last), and max_travelling
-/// under way (with bf16 these are copies in Category::Communication). Optimizer: moments x 4 bytes for each element
-/// that the rank updates.
+/// under way (as bf16 these are copies in Category::Communication). P is in the parameters' dtype, G in f32. Optimizer:
+/// `floats_per_element` (train/optimizer.h) x 4 bytes for each element that the rank updates.
 struct MemoryPrediction {
   int64_t parameters = 0, gradients = 0, optimizer = 0;
   std::optional<int64_t> activations;  // for who knows the model to fill in
 };
-MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int moments_per_element,
+MemoryPrediction predicted_memory(const UnitList& units, const StrategyShape& shape, int floats_per_element,
                                   int rank = 0);
 /// The same for the strategies of a stage, the sum over its parts but for what comes and goes: with ZeRO-3 the units of
 /// one chunk are whole at a time, and buffers are those of the backwards in the order of the stage's list of actions.
 /// Buckets of one chunk may still be under way while another's are filled, and tied weights have their buffer from
 /// their first user to the end of the step.
 MemoryPrediction predicted_memory(const StageUnits& stage, const StrategyShape& shape, const PipelineShape& pipeline,
-                                  int moments_per_element, int rank = 0);
+                                  int floats_per_element, int rank = 0);
 
 }  // namespace sixfold::parallel

@@ -107,8 +107,9 @@ OptimizerKind parse_optimizer(std::string_view name) {
   throw ConfigError("--optimizer " + std::string(name) + ": allowed are adamw, sgd");
 }
 
-int moments_per_element(OptimizerKind kind) {
-  return kind == OptimizerKind::AdamW ? 2 : 0;
+int floats_per_element(OptimizerKind kind, DType param_dtype) {
+  const int moments = kind == OptimizerKind::AdamW ? 2 : 0;
+  return moments + (param_dtype == DType::F32 ? 0 : 1);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, int64_t state_elements,

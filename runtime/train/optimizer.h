@@ -32,8 +32,9 @@ class Optimizer {
   virtual std::vector<Tensor> moments() const = 0;
 };
 
-/// f32 moments that an optimizer keeps for each element that the rank updates: AdamW 2, SGD 0.
-int moments_per_element(OptimizerKind kind);
+/// f32 numbers that an optimizer keeps for each element that the rank updates: the moments (AdamW 2, SGD 0), and the
+/// master weight of parameters that are bf16.
+int floats_per_element(OptimizerKind kind, DType param_dtype);
 
 /// `state_elements` as Strategy::state_elements() says; the state is taken from `place`, Category::Optimizer, zeroed;
 /// with it, f32 master weights of parameters that are bf16.
