@@ -25,8 +25,8 @@ namespace sixfold::test {
 namespace {
 
 constexpr size_t kArenaBytes = size_t{2} << 30;
-constexpr double kSlack =
-    8;  // of f32: exp and tanh of a GPU are off by 2 ulp, where those of the CPU are by half a one
+// Of f32: exp and tanh of a GPU are off by 2 ulp, where those of the CPU are by half a one.
+constexpr double kSlack = 8;
 
 struct Family {
   const char* name;
