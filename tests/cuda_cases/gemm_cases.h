@@ -34,13 +34,13 @@ inline double product_tolerance(int64_t k) {
   return 1e-6 + 1e-7 * static_cast<double>(k);
 }
 
-inline void check_products(kernels::Context& context) {
+inline void check_products(kernels::Context& context, double slack = 1) {
   for (const GpuVariant variant : kGpuVariants)
     for (const ProductSizes& s : kProductSizes)
       for (const bool ta : {false, true})
         for (const bool tb : {false, true}) {
           SCOPED_TRACE(testing::Message() << s << " " << ta << tb << ", " << variant);
-          GpuRun run(context, variant);
+          GpuRun run(context, variant, slack);
           const Floats a = random_floats(s.m * s.k, 1), b = random_floats(s.k * s.n, 2),
                        c = random_floats(s.m * s.n, 3);
           const Tensor at = run.typed(a, ta ? Shape{s.k, s.m} : Shape{s.m, s.k});
@@ -51,19 +51,19 @@ inline void check_products(kernels::Context& context) {
           const Floats ar = run.rounded(a), br = run.rounded(b);
           expect_close(run.read(stored), reference_product(s, ta, tb, ar, br, Doubles(c.size(), 0.0)),
                        run.tolerance(product_tolerance(s.k)), "c");
-          expect_close(run.read(added), reference_product(s, ta, tb, ar, br, to_doubles(c)), product_tolerance(s.k),
-                       "c +=");
+          expect_close(run.read(added), reference_product(s, ta, tb, ar, br, to_doubles(c)),
+                       run.f32_tolerance(product_tolerance(s.k)), "c +=");
         }
 }
 
 /// What linears have beside a product. Weights are such that outputs are of the order of 1: each of two roundings to
 /// bf16 is then off by some 2^-9 of it, times the derivative of GELU, up to 1.2.
-inline void check_linears(kernels::Context& context) {
+inline void check_linears(kernels::Context& context, double slack = 1) {
   for (const GpuVariant variant : kGpuVariants)
     for (const ProductSizes& s : kProductSizes) {  // rows, out, in
       SCOPED_TRACE(testing::Message() << s << ", " << variant);
-      GpuRun run(context, variant);
-      const double tolerance = variant.dtype == DType::BF16 ? 0x1p-6 : 1e-5;
+      GpuRun run(context, variant, slack);
+      const double tolerance = run.tolerance(1e-5, 0x1p-6);
       const Floats x = run.rounded(random_floats(s.m * s.k, 1)), bias = run.rounded(random_floats(s.n, 3));
       const Floats w = run.rounded(random_floats(s.k * s.n, 2, 1 / std::sqrt(static_cast<double>(s.k))));
       const Floats before = run.rounded(random_floats(s.m * s.k, 5));  // a GELU's input, where x is its output
@@ -101,22 +101,22 @@ inline void check_linears(kernels::Context& context) {
       kernels::linear_backward_weight(context, xt, dyt, dw_alone, {});
       kernels::linear_backward_weight(context, xt, dyt, {}, db);  // once more
       const Doubles dw_expected = reference_product({s.k, s.n, s.m}, true, false, x, dy, to_doubles(dw0));
-      expect_close(run.read(dw), dw_expected, product_tolerance(s.m), "dweight");
+      expect_close(run.read(dw), dw_expected, run.f32_tolerance(product_tolerance(s.m)), "dweight");
       EXPECT_TRUE(same_bits(run.read(dw_alone), run.read(dw)));
       Doubles db_expected = to_doubles(db0);
       for (size_t i = 0; i < dy.size(); ++i) db_expected[i % db0.size()] += 2.0 * dy[i];
-      expect_close(run.read(db), db_expected, 2 * product_tolerance(s.m), "dbias");
+      expect_close(run.read(db), db_expected, run.f32_tolerance(2 * product_tolerance(s.m)), "dbias");
     }
 }
 
 /// A batch of products that lie between one another in memory, scaled, as attention has them.
-inline void check_batched_products(kernels::Context& context) {
+inline void check_batched_products(kernels::Context& context, double slack = 1) {
   constexpr int64_t kBatch = 3, kRows = 5, kColumns = 7, kInner = 4;
   for (const GpuVariant variant : kGpuVariants)
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
         SCOPED_TRACE(testing::Message() << ta << tb << ", " << variant);
-        GpuRun run(context, variant);
+        GpuRun run(context, variant, slack);
         // Matrices of a batch side by side, in rows that have another two elements.
         const auto side_by_side = [&](int64_t rows, int64_t columns, uint32_t seed) {
           return std::pair(run.rounded(random_floats(rows * (kBatch * columns + 2), seed)), kBatch * columns + 2);
