@@ -1,8 +1,8 @@
 #include "runtime/comm/host/p2p_run.h"
 
-#include <limits>
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kernels/far_copy.h"
 #include "runtime/comm/observe/clock.h"
