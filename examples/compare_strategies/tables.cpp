@@ -211,8 +211,9 @@ Table axis_table(const Comparison& comparison, size_t profile) {
 
 Table timeline_table(const Comparison& comparison) {
   Table table{
-      "one step of each rank, of about the median's length: ms of compute, of standing still, and in which messages of "
-      "an axis moved",
+      "one step of each rank, of about the median's length: ms of computations, with the standing still within them; "
+      "of "
+      "standing still, with data on the way and for late ranks; and in which messages of an axis moved",
       {{"strategy", "rank"}},
       1};
   std::vector<std::string> kinds;

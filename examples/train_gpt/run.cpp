@@ -112,12 +112,12 @@ class Run {
     return options;
   }
 
-  // ", dp 2 x sp 1 x tp 2": where there is more than data parallelism.
+  // ", pp 1 x dp 2 x sp 1 x tp 2": where there is more than data parallelism.
   std::string axes() const {
     const parallel::MeshShape& mesh = plan_.mesh;
-    if (mesh.sp * mesh.tp == 1) return "";
-    return ", dp " + std::to_string(mesh.dp) + " x sp " + std::to_string(mesh.sp) + " x tp " + std::to_string(mesh.tp) +
-           (plan_.tp.sequence_parallel ? " (sequence parallel)" : "");
+    if (mesh.pp * mesh.sp * mesh.tp == 1) return "";
+    return ", pp " + std::to_string(mesh.pp) + " x dp " + std::to_string(mesh.dp) + " x sp " + std::to_string(mesh.sp) +
+           " x tp " + std::to_string(mesh.tp) + (plan_.tp.sequence_parallel ? " (sequence parallel)" : "");
   }
 
   void print_start() {
