@@ -168,8 +168,8 @@ void sgd_update(Context& context, float lr, float gradient_scale, float weight_d
                 const Tensor& rounded) {
   of(context).sgd_update(context, lr, gradient_scale, weight_decay, g, w, rounded);
 }
-double sum_of_squares(Context& context, const Tensor& x) {
-  return of(context).sum_of_squares(context, x);
+std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors) {
+  return of(context).sums_of_squares(context, tensors);
 }
 
 }  // namespace sixfold::kernels

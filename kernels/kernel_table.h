@@ -41,7 +41,7 @@ namespace sixfold::kernels {
   X(cross_entropy_backward)      \
   X(adamw_update)                \
   X(sgd_update)                  \
-  X(sum_of_squares)
+  X(sums_of_squares)
 
 /// A pointer to each of the functions.
 struct KernelTable {

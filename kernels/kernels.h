@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "runtime/core/memory.h"
 #include "runtime/core/tensor.h"
@@ -206,7 +207,8 @@ void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, 
 void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w,
                 const Tensor& rounded = {});
 
-/// Sum of squares in double; the order of additions depends on numel only.
-double sum_of_squares(Context& context, const Tensor& x);
+/// The sum of squares of each tensor, in double; the order of additions depends on its numel only. On a GPU the one
+/// operation that waits for what was issued: once, for all of them.
+std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors);
 
 }  // namespace sixfold::kernels

@@ -190,7 +190,7 @@ TEST(GptDropout, GradientIsTheSlopeOfTheLossAtAFixedMask) {
   for (auto* p : gpt.parameters) {  // along the tensor's own gradient the slope is the gradient's norm
     const int64_t n = p->value.numel();
     float *w = p->value.data<float>(), *g = p->grad.data<float>();
-    const double norm = std::sqrt(kernels::sum_of_squares(gpt.context, p->grad));
+    const double norm = std::sqrt(kernels::sums_of_squares(gpt.context, {p->grad})[0]);
     const std::vector<float> old(w, w + n);
     const double h = 4e-3;
     const auto loss_at = [&](double distance) {
@@ -236,7 +236,7 @@ TEST(GptTest, TenAdamWStepsFollowTheReference) {
     const double loss = gpt.forward_backward(batch.all(), 1.0 / 36);
     EXPECT_NEAR(loss, expected.loss_sum, 1e-5 * expected.loss_sum) << "step " << step;
     double squares = 0;
-    for (const auto* p : gpt.parameters) squares += kernels::sum_of_squares(gpt.context, p->grad);
+    for (const auto* p : gpt.parameters) squares += kernels::sums_of_squares(gpt.context, {p->grad})[0];
     const double norm = ReferenceGpt::norm(expected.gradients);
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-5 * norm) << "step " << step;
 

@@ -76,16 +76,16 @@ TEST(KernelsSumOfSquares, IsExactInDoubleAndTheSameForAnyThreadsAndAddress) {
     for (const int num_threads : {1, 2, 3})
       for (const int shift : {0, 1}) {
         KernelRun run(num_threads, shift);
-        EXPECT_EQ(kernels::sum_of_squares(run.context, run.input(small, {n})), expected);
-        const double sum = kernels::sum_of_squares(run.context, run.input(large, {n}));
+        EXPECT_EQ(kernels::sums_of_squares(run.context, {run.input(small, {n})})[0], expected);
+        const double sum = kernels::sums_of_squares(run.context, {run.input(large, {n})})[0];
         EXPECT_TRUE(std::isfinite(sum));
         if (first < 0) first = sum;
         EXPECT_EQ(sum, first);
       }
   }
   KernelRun run(1, 0);
-  EXPECT_EQ(kernels::sum_of_squares(run.context, run.input(Floats{}, {0})), 0.0);
-  EXPECT_TRUE(std::isnan(kernels::sum_of_squares(run.context, run.input(Floats{1.0f, kPoison}, {2}))));
+  EXPECT_EQ(kernels::sums_of_squares(run.context, {run.input(Floats{}, {0})})[0], 0.0);
+  EXPECT_TRUE(std::isnan(kernels::sums_of_squares(run.context, {run.input(Floats{1.0f, kPoison}, {2})})[0]));
 }
 
 }  // namespace

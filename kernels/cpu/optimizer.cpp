@@ -32,6 +32,8 @@ void sgd_update(Context& context, float lr, float gradient_scale, float weight_d
   if (rounded.defined()) cpu::convert(context, w, rounded);
 }
 
+namespace {
+
 double sum_of_squares(Context& context, const Tensor& x) {
   const float* in = checked_elements(x, x.numel(), "sum_of_squares x");
   std::vector<double> partial(static_cast<size_t>((x.numel() + kElementsPerPiece - 1) / kElementsPerPiece));
@@ -43,6 +45,14 @@ double sum_of_squares(Context& context, const Tensor& x) {
   double total = 0;
   for (double p : partial) total += p;
   return total;
+}
+
+}  // namespace
+
+std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors) {
+  std::vector<double> sums;
+  for (const Tensor& tensor : tensors) sums.push_back(sum_of_squares(context, tensor));
+  return sums;
 }
 
 }  // namespace sixfold::kernels::cpu

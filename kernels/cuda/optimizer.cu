@@ -121,22 +121,37 @@ void sgd_update(Context& context, float lr, float gradient_scale, float weight_d
   for_each_element(context, count, {f.gradient, f.weight, f.rounded}, f);
 }
 
-double sum_of_squares(Context& context, const Tensor& x) {
-  const int64_t count = x.numel(), num_pieces = (count + kElementsPerSum - 1) / kElementsPerSum;
-  const float* in = checked_elements<float>(x, count, "sum_of_squares x");
-  const auto block =
-      context.memory.allocate(static_cast<size_t>(num_pieces + 1) * sizeof(double), Category::Activations);
-  double* const sums = static_cast<double*>(block.get());
-  double* const total = sums + num_pieces;
+namespace {
+
+int64_t num_pieces(const Tensor& x) {
+  return (x.numel() + kElementsPerSum - 1) / kElementsPerSum;
+}
+
+/// `pieces`: [num_pieces(x)], used up.
+void start_sum(Context& context, const Tensor& x, double* pieces, double* total) {
+  const int64_t count = x.numel();
+  const float* in = checked_elements<float>(x, count, "sums_of_squares");
   if (takes_packs(0, {in})) {
-    for_each_row<RowBy::Block>(context, num_pieces, SquaresOfPieces<kPack>{in, count, sums});
+    for_each_row<RowBy::Block>(context, num_pieces(x), SquaresOfPieces<kPack>{in, count, pieces});
   } else {
-    for_each_row<RowBy::Block>(context, num_pieces, SquaresOfPieces<1>{in, count, sums});
+    for_each_row<RowBy::Block>(context, num_pieces(x), SquaresOfPieces<1>{in, count, pieces});
   }
-  for_each_row<RowBy::Block>(context, 1, SumOfSums{sums, num_pieces, total});
-  double result;
-  context.queue->to_host(&result, total, sizeof(result));
-  return result;
+  for_each_row<RowBy::Block>(context, 1, SumOfSums{pieces, num_pieces(x), total});
+}
+
+}  // namespace
+
+std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors) {
+  std::vector<double> sums(tensors.size());
+  int64_t most_pieces = 0;
+  for (const Tensor& x : tensors) most_pieces = std::max(most_pieces, num_pieces(x));
+  const auto block =
+      context.memory.allocate((sums.size() + static_cast<size_t>(most_pieces)) * sizeof(double), Category::Activations);
+  double* const totals = static_cast<double*>(block.get());
+  double* const pieces = totals + sums.size();  // of one tensor after the other
+  for (size_t i = 0; i < tensors.size(); ++i) start_sum(context, tensors[i], pieces, totals + i);
+  if (!sums.empty()) context.queue->to_host(sums.data(), totals, sums.size() * sizeof(double));
+  return sums;
 }
 
 }  // namespace sixfold::kernels::cuda

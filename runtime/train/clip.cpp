@@ -10,23 +10,24 @@ double gradient_sum_of_squares(kernels::Context& context, const std::vector<para
                                const NormGroups& groups, NormOrder order) {
   ExactSum sum;
   const bool counts_replicated = groups.tp == nullptr || groups.tp->rank() == 0;
+  std::vector<Tensor> grads;
   for (const parallel::UpdateSegment& segment : segments) {
-    if (!segment.in_norm) continue;
-    if (segment.replicated && !counts_replicated) continue;
-    if (order == NormOrder::Segments) {
-      sum.add(kernels::sum_of_squares(context, segment.grad));
-      continue;
-    }
-    const Tensor on_host = kernels::on_host(context, segment.grad);
-    const float* grad = on_host.data<float>();
-    for (int64_t i = 0; i < segment.grad.numel(); ++i) {
-      sum.add(static_cast<double>(grad[i]) * static_cast<double>(grad[i]));  // 48 bits: exact
+    if (segment.in_norm && (counts_replicated || !segment.replicated)) grads.push_back(segment.grad);
+  }
+  if (order == NormOrder::Segments) {
+    for (double of_segment : kernels::sums_of_squares(context, grads)) sum.add(of_segment);
+  } else {
+    for (const Tensor& grad : grads) {
+      const Tensor on_host = kernels::on_host(context, grad);
+      const float* values = on_host.data<float>();
+      for (int64_t i = 0; i < grad.numel(); ++i) {
+        sum.add(static_cast<double>(values[i]) * static_cast<double>(values[i]));  // 48 bits: exact
+      }
     }
   }
-  const kernels::Place place = context;
-  if (groups.shards != nullptr) sum.all_reduce(place, *groups.shards, "dp.norm");
-  if (groups.tp != nullptr) sum.all_reduce(place, *groups.tp, "tp.norm");
-  if (groups.pp != nullptr) sum.all_reduce(place, *groups.pp, "pp.norm");
+  if (groups.shards != nullptr) sum.all_reduce(context, *groups.shards, "dp.norm");
+  if (groups.tp != nullptr) sum.all_reduce(context, *groups.tp, "tp.norm");
+  if (groups.pp != nullptr) sum.all_reduce(context, *groups.pp, "pp.norm");
   return sum.value();
 }
 

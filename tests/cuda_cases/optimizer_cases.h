@@ -82,19 +82,19 @@ inline void check_sum_of_squares(kernels::Context& context) {
     const Floats large = random_floats(n, 1, 1e25);  // whose squares overflow an f32
     for (const double v : to_doubles(large)) of_large += v * v;
     GpuRun aligned(context, {DType::F32, 0});
-    const double first = kernels::sum_of_squares(context, aligned.f32(large, {n}));
+    const double first = kernels::sums_of_squares(context, {aligned.f32(large, {n})})[0];
     EXPECT_NEAR(first, of_large, 1e-13 * of_large);
     for (const int64_t shift : {0, 1, 4, 7}) {
       GpuRun run(context, {DType::F32, shift});
       // What follows is no part of it.
       Floats padded = small;
       padded.insert(padded.end(), 5, kPoison);
-      EXPECT_EQ(kernels::sum_of_squares(context, run.f32(padded, {n + 5}).slice(0, {n})), of_small) << shift;
-      EXPECT_EQ(kernels::sum_of_squares(context, run.f32(large, {n})), first) << shift;
+      EXPECT_EQ(kernels::sums_of_squares(context, {run.f32(padded, {n + 5}).slice(0, {n})})[0], of_small) << shift;
+      EXPECT_EQ(kernels::sums_of_squares(context, {run.f32(large, {n})})[0], first) << shift;
     }
   }
   GpuRun run(context, {DType::F32, 0});
-  EXPECT_TRUE(std::isnan(kernels::sum_of_squares(context, run.f32({1.0f, kPoison}, {2}))));
+  EXPECT_TRUE(std::isnan(kernels::sums_of_squares(context, {run.f32({1.0f, kPoison}, {2})})[0]));
 }
 
 }  // namespace sixfold::test
