@@ -16,7 +16,8 @@ TEST(ScalarSum, IsExactAndSaysWhenItCannotBe) {
       const double value = 123456.0 * (world.rank() + 1) + 0x1p-30 * (world.rank() + 1);
       const int sum_of_ranks = num_ranks * (num_ranks + 1) / 2;
       EXPECT_EQ(sum_over_ranks(world.memory(), group, value, "test"), 123456.0 * sum_of_ranks + 0x1p-30 * sum_of_ranks);
-      EXPECT_EQ(sum_over_ranks(world.memory(), group, -value, "test"), -123456.0 * sum_of_ranks - 0x1p-30 * sum_of_ranks);
+      EXPECT_EQ(sum_over_ranks(world.memory(), group, -value, "test"),
+                -123456.0 * sum_of_ranks - 0x1p-30 * sum_of_ranks);
       const bool last = world.rank() == num_ranks - 1;
       for (double bad : {std::nan(""), std::numeric_limits<double>::infinity(), 0x1p31}) {
         EXPECT_TRUE(std::isnan(sum_over_ranks(world.memory(), group, last ? bad : 1.0, "test")));

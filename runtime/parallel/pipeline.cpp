@@ -77,9 +77,8 @@ PipelineRun Pipeline::run(std::span<const Action> actions, std::span<const Micro
   const auto capacity = static_cast<int64_t>(batches.size());
   const Tensor losses = Tensor::empty({capacity}, DType::F32, parts_.context.memory, Category::Other);
   int64_t count = 0;
-  PipelineRun run = execute({actions, batches, loss_scale, nullptr, [&](const Tensor& y) {
-                               kernels::copy(parts_.context, y, losses.slice(count++, {1}));
-                             }});
+  PipelineRun run = execute({actions, batches, loss_scale, nullptr,
+                             [&](const Tensor& y) { kernels::copy(parts_.context, y, losses.slice(count++, {1})); }});
   const Tensor on_host = kernels::on_host(parts_.context, losses);
   for (int64_t i = 0; i < count; ++i) run.loss += static_cast<double>(on_host.data<float>()[i]);
   return run;

@@ -18,8 +18,7 @@ ShardedGradients::ShardedGradients(const std::vector<Parameter*>& parameters, co
       attached_(layout.buckets.size()) {
   SIXFOLD_CHECK_LE(0, options.max_travelling, "buckets of gradients under way");
   for (const BucketLayout& bucket : layout.buckets) {
-    shards_.push_back(
-        kernels::zeros(context, {bucket.piece_count}, DType::F32, Category::Gradients));
+    shards_.push_back(kernels::zeros(context, {bucket.piece_count}, DType::F32, Category::Gradients));
   }
 }
 
@@ -31,8 +30,7 @@ void ShardedGradients::attach(const std::vector<size_t>& buckets) {
   for (size_t b : buckets) {
     if (attached_[b].defined()) continue;
     const BucketLayout& bucket = layout_.buckets[b];
-    attached_[b] =
-        kernels::zeros(context_, {bucket.padded_count}, DType::F32, Category::Gradients);
+    attached_[b] = kernels::zeros(context_, {bucket.padded_count}, DType::F32, Category::Gradients);
     view_bucket(parameters_, bucket, attached_[b], &Parameter::grad);
   }
 }

@@ -29,8 +29,7 @@ void Zero3::load_values(const std::function<void(Parameter&)>& fill) {
   comm::Communicator& group = groups_->all();
   for (size_t b = 0; b < layout_.buckets.size(); ++b) {
     const BucketLayout& bucket = layout_.buckets[b];
-    const Tensor whole = kernels::zeros(context_, {bucket.padded_count}, options_.param_dtype,
-                                        Category::Parameters);
+    const Tensor whole = kernels::zeros(context_, {bucket.padded_count}, options_.param_dtype, Category::Parameters);
     if (group.rank() == 0) {
       view_bucket(parameters_, bucket, whole, &Parameter::value);
       for (size_t i : bucket.parameters) fill(*parameters_[i]);

@@ -37,8 +37,7 @@ int current_device() {
 }
 }  // namespace
 
-DeviceArena::DeviceArena(size_t bytes)
-    : device_(current_device()), block_(bytes), arena_(bytes, kPieceAlignment) {}
+DeviceArena::DeviceArena(size_t bytes) : device_(current_device()), block_(bytes), arena_(bytes, kPieceAlignment) {}
 
 void* DeviceArena::allocate(size_t bytes, Category category) {
   const std::lock_guard lock(mutex_);
