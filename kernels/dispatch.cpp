@@ -157,19 +157,28 @@ void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& r
   of(context).cross_entropy_loss(context, targets, row_max, stats, loss);
 }
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
-                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits) {
+                            const Tensor& row_max, const Tensor& stats, const Tensor& scale, const Tensor& logits) {
   of(context).cross_entropy_backward(context, targets, vocab_begin, vocab_size, row_max, stats, scale, logits);
 }
-void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, const Tensor& w, const Tensor& m,
-                  const Tensor& v, const Tensor& rounded) {
-  of(context).adamw_update(context, params, g, w, m, v, rounded);
+void adamw_update(Context& context, const AdamWParams& params, const Tensor& scale, const Tensor& g, const Tensor& w,
+                  const Tensor& m, const Tensor& v, const Tensor& rounded) {
+  of(context).adamw_update(context, params, scale, g, w, m, v, rounded);
 }
-void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w,
+void sgd_update(Context& context, float lr, float weight_decay, const Tensor& scale, const Tensor& g, const Tensor& w,
                 const Tensor& rounded) {
-  of(context).sgd_update(context, lr, gradient_scale, weight_decay, g, w, rounded);
+  of(context).sgd_update(context, lr, weight_decay, scale, g, w, rounded);
 }
-std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors) {
-  return of(context).sums_of_squares(context, tensors);
+void reciprocal(Context& context, const Tensor& count, const Tensor& y) {
+  of(context).reciprocal(context, count, y);
+}
+void to_fixed_point(Context& context, const Tensor& values, int num_ranks, const Tensor& sum) {
+  of(context).to_fixed_point(context, values, num_ranks, sum);
+}
+void add_squares(Context& context, const std::vector<Tensor>& tensors, SquareSums how, const Tensor& sum) {
+  of(context).add_squares(context, tensors, how, sum);
+}
+void clip_factor(Context& context, const Tensor& sum, double max_norm, const Tensor& scale) {
+  of(context).clip_factor(context, sum, max_norm, scale);
 }
 
 }  // namespace sixfold::kernels

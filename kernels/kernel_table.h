@@ -41,7 +41,10 @@ namespace sixfold::kernels {
   X(cross_entropy_backward)      \
   X(adamw_update)                \
   X(sgd_update)                  \
-  X(sums_of_squares)
+  X(reciprocal)                  \
+  X(to_fixed_point)              \
+  X(add_squares)                 \
+  X(clip_factor)
 
 /// A pointer to each of the functions.
 struct KernelTable {

@@ -187,28 +187,42 @@ void cross_entropy_rescale(Context& context, const Tensor& own_max, const Tensor
 /// 3. loss[1] = the sum over valid rows of log(sum of exp) - (target's logit - row_max), added in double.
 void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& row_max, const Tensor& stats,
                         const Tensor& loss);
-/// 4. logits[R, V] becomes its own gradient, in place: (softmax - one-hot of the target) * scale for valid rows, 0 for
-///    masked rows and padding columns.
+/// 4. logits[R, V] becomes its own gradient, in place: (softmax - one-hot of the target) * scale[1] for valid rows, 0
+///    for masked rows and padding columns.
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
-                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits);
+                            const Tensor& row_max, const Tensor& stats, const Tensor& scale, const Tensor& logits);
 
 // ---- Optimizer -----------------------------------------------------------------------------------------------------
 
-/// AdamW with decoupled decay (Loshchilov, Hutter 2019, algorithm 2), in place on w, m, v; g is read times
-/// gradient_scale (the clipping factor). `step` counts from 1. `rounded`, where it is defined, becomes w in bf16: then
-/// w are the master weights of parameters that kernels read in 16 bits.
+/// AdamW with decoupled decay (Loshchilov, Hutter 2019, algorithm 2), in place on w, m, v; g is read times scale[1], 1
+/// where that is undefined. Where it is NaN, nothing changes. `step` counts from 1. `rounded`, where it is defined,
+/// becomes w in bf16: then w are the master weights of parameters that kernels read in 16 bits.
 struct AdamWParams {
-  float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0, gradient_scale = 1;
+  float lr = 0, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
   int64_t step = 1;
 };
-void adamw_update(Context& context, const AdamWParams& params, const Tensor& g, const Tensor& w, const Tensor& m,
-                  const Tensor& v, const Tensor& rounded = {});
-/// w -= lr * gradient_scale * g + lr * weight_decay * w. `rounded` as above.
-void sgd_update(Context& context, float lr, float gradient_scale, float weight_decay, const Tensor& g, const Tensor& w,
+void adamw_update(Context& context, const AdamWParams& params, const Tensor& scale, const Tensor& g, const Tensor& w,
+                  const Tensor& m, const Tensor& v, const Tensor& rounded = {});
+/// w -= lr * scale * g + lr * weight_decay * w. `scale` and `rounded` as above.
+void sgd_update(Context& context, float lr, float weight_decay, const Tensor& scale, const Tensor& g, const Tensor& w,
                 const Tensor& rounded = {});
 
-/// The sum of squares of each tensor, in double; the order of additions depends on its numel only. On a GPU the one
-/// operation that waits for what was issued: once, for all of them.
-std::vector<double> sums_of_squares(Context& context, const std::vector<Tensor>& tensors);
+// ---- Numbers of a step, which stay on the device until it ends: the CPU need not wait for them ---------------------
+
+/// y[1] = 1 / count[1], which is i64; 0 where that is 0.
+void reciprocal(Context& context, const Tensor& count, const Tensor& y);
+/// sum (i64 [2], the words of a FixedPoint) = all of `values`, added in double, as one of num_ranks addends.
+void to_fixed_point(Context& context, const Tensor& values, int num_ranks, const Tensor& sum);
+
+enum class SquareSums : uint8_t {
+  ByTensor,   // each tensor's in double, in an order that depends on its numel only
+  ByElement,  // every square without rounding: the same however elements are cut into tensors; slower
+};
+/// sum (i64 [ExactSum::kNumWords], the words of an ExactSum without carries) += the squares of all elements of each
+/// tensor. Fewer than 2^31 elements in each.
+void add_squares(Context& context, const std::vector<Tensor>& tensors, SquareSums how, const Tensor& sum);
+/// scale[1] = what gradients whose squares add up to `sum` (as above) are multiplied by, so that their norm is max_norm
+/// at most (clip_scale in update_rules.h).
+void clip_factor(Context& context, const Tensor& sum, double max_norm, const Tensor& scale);
 
 }  // namespace sixfold::kernels

@@ -1,4 +1,5 @@
-// How optimizers change one element, on either device. Their constants are worked out once an update, on the CPU.
+// How gradients are clipped and optimizers change one element, on either device. Constants are worked out once an
+// update, on the CPU.
 #pragma once
 
 #include <cmath>
@@ -7,14 +8,23 @@
 
 namespace sixfold::kernels {
 
+/// What gradients are multiplied by whose squares add up to `sum_of_squares`: min(1, max_norm / norm), so that the
+/// clipped norm is max_norm itself (PyTorch adds 1e-6 to the denominator, but 0 / 0 cannot arise here); 1 where
+/// max_norm is 0. NaN where the sum is not finite: no update can be made of them.
+/// Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
+SIXFOLD_HD inline float clip_scale(double sum_of_squares, double max_norm) {
+  if (!std::isfinite(sum_of_squares)) return NAN;
+  const double norm = std::sqrt(sum_of_squares);
+  return max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / norm) : 1.0f;
+}
+
 /// AdamW: see adamw_update in kernels.h.
 struct AdamWRule {
-  float beta1, beta2, eps, gradient_scale;
+  float beta1, beta2, eps;
   float step_size, second_factor, decay;
 
   /// Throws CheckError for a step below 1.
-  explicit AdamWRule(const AdamWParams& params)
-      : beta1(params.beta1), beta2(params.beta2), eps(params.eps), gradient_scale(params.gradient_scale) {
+  explicit AdamWRule(const AdamWParams& params) : beta1(params.beta1), beta2(params.beta2), eps(params.eps) {
     SIXFOLD_CHECK_LE(int64_t{1}, params.step, "adamw steps count from 1");
     // The corrections of the first steps are differences of nearly equal numbers: in double.
     const double step = static_cast<double>(params.step);
@@ -25,8 +35,8 @@ struct AdamWRule {
     decay = 1.0f - params.lr * params.weight_decay;
   }
 
-  SIXFOLD_HD void update(float gradient, float& weight, float& first, float& second) const {
-    const float g = gradient * gradient_scale;
+  /// g: the gradient, scaled.
+  SIXFOLD_HD void update(float g, float& weight, float& first, float& second) const {
     const float m = beta1 * first + (1.0f - beta1) * g;
     const float v = beta2 * second + (1.0f - beta2) * g * g;
     first = m;
@@ -39,9 +49,10 @@ struct AdamWRule {
 struct SgdRule {
   float rate, decay;
 
-  SgdRule(float lr, float gradient_scale, float weight_decay) : rate(lr * gradient_scale), decay(lr * weight_decay) {}
+  SgdRule(float lr, float weight_decay) : rate(lr), decay(lr * weight_decay) {}
 
-  SIXFOLD_HD void update(float gradient, float& weight) const { weight -= rate * gradient + decay * weight; }
+  /// g: the gradient, scaled.
+  SIXFOLD_HD void update(float g, float& weight) const { weight -= rate * g + decay * weight; }
 };
 
 }  // namespace sixfold::kernels

@@ -80,7 +80,7 @@ Tensor Head::backward_input(kernels::Context& context, const Tensor& dy, const M
   auto& t = saved.tensors;
   SIXFOLD_CHECK_EQ(t.size(), size_t{kNumSlots}, "head's backward without a training forward");
   parallel::Arriving normed = lm_head_.gather_input(context, t[kNormed], batch);
-  lm_head_.loss_backward(context, batch.kernel_targets(), {t[kRowMax], t[kSums]}, dy.data<float>()[0], t[kLogits]);
+  lm_head_.loss_backward(context, batch.kernel_targets(), {t[kRowMax], t[kSums]}, dy, t[kLogits]);
   t[kNormed] = normed.wait();
   parallel::Arriving dnormed = lm_head_.backward_input(context, t[kLogits], batch);
   if (tp_.overlaps()) add_gradients(context, saved);

@@ -1,9 +1,9 @@
-#include "runtime/train/clip.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "tests/gradient_norm.h"
 
 namespace sixfold::train {
 namespace {
@@ -19,14 +19,10 @@ struct ClipTest : testing::Test {
   double norm(const std::vector<std::vector<float>>& grads) {
     std::vector<parallel::UpdateSegment> segments;
     for (const auto& g : grads) segments.push_back(segment(g));
-    const double in_segments = gradient_sum_of_squares(context, segments, {}, NormOrder::Segments);
-    const double exact = gradient_sum_of_squares(context, segments, {}, NormOrder::None);
-    if (std::isfinite(in_segments)) {
-      EXPECT_NEAR(exact, in_segments, 1e-15 * in_segments);
-    } else {
-      EXPECT_FALSE(std::isfinite(exact));
-    }
-    return clip_factor(in_segments, 0).norm;
+    const double rounded = test::gradient_sum_of_squares(context, segments, {}, kernels::SquareSums::ByTensor);
+    const double exact = test::gradient_sum_of_squares(context, segments, {}, kernels::SquareSums::ByElement);
+    EXPECT_NEAR(exact, rounded, 1e-15 * rounded);
+    return std::sqrt(rounded);
   }
   Memory memory;
   kernels::Context context{memory};
@@ -46,31 +42,19 @@ TEST_F(ClipTest, NormIsSummedInDouble) {
   EXPECT_GT(norm({{1}, {0x1p-15f}}), 1.0);
 }
 
-TEST_F(ClipTest, ScaleBringsTheNormToTheMaximum) {
-  EXPECT_EQ(clip_factor(25, 1).scale, 0.2f);
-  EXPECT_EQ(clip_factor(25, 1).norm, 5.0);
-  EXPECT_EQ(clip_factor(25, 5).scale, 1.0f);
-  EXPECT_EQ(clip_factor(25, 6).scale, 1.0f);
-  EXPECT_EQ(clip_factor(0, 1).scale, 1.0f);
-  EXPECT_EQ(clip_factor(25, 0).scale, 1.0f);  // 0: off
-  EXPECT_EQ(clip_factor(25, 0).norm, 5.0);
-  EXPECT_THROW(clip_factor(25, -1), CheckError);
-}
-
 TEST_F(ClipTest, NonFiniteGradientsAreSeen) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const float largest = std::numeric_limits<float>::max();
-  for (const NormOrder order : {NormOrder::Segments, NormOrder::None}) {
-    const auto clip = [&](const std::vector<parallel::UpdateSegment>& segments) {
-      return clip_factor(gradient_sum_of_squares(context, segments, {}, order), 1);
+  for (const kernels::SquareSums how : test::kSquareSums) {
+    const auto sum = [&](const std::vector<parallel::UpdateSegment>& segments) {
+      return test::gradient_sum_of_squares(context, segments, {}, how);
     };
     for (float bad : {inf, -inf, nan}) {
       for (const std::vector<float>& grads : {std::vector<float>{bad, 1, 2}, std::vector<float>{1, 2, bad}}) {
-        EXPECT_FALSE(clip({segment({1}), segment(grads)}).finite);
-        EXPECT_EQ(clip({segment({1}), segment(grads)}).scale, 1.0f);
+        EXPECT_TRUE(std::isnan(sum({segment({1}), segment(grads)})));
       }
     }
-    EXPECT_TRUE(clip({segment({largest, -largest, largest})}).finite);
+    EXPECT_TRUE(std::isfinite(sum({segment({largest, -largest, largest})})));
   }
 }
 

@@ -16,11 +16,5 @@ TEST(CudaOptimizer, SgdEqualsFormula) {
   check_sgd(context);
 }
 
-TEST(CudaOptimizer, SumOfSquaresIsExactInDoubleAndTheSameAtAnyAddress) {
-  EmulatedGpu gpu;
-  kernels::Context context = gpu.context();
-  check_sum_of_squares(context);
-}
-
 }  // namespace
 }  // namespace sixfold::test

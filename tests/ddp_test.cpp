@@ -2,6 +2,7 @@
 
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/train/clip.h"
+#include "tests/gradient_norm.h"
 #include "tests/toy_model.h"
 
 namespace sixfold::parallel {
@@ -81,11 +82,11 @@ TEST(Ddp, PaddingIsInNoUpdateAndNoNorm) {
       const std::vector<UpdateSegment>& segments = ddp.finish_gradients();
       for (int pad = 681; pad < 684; ++pad) EXPECT_EQ(grads[pad], 0.0f);
       if (step == 5) grads[682] = 1e9f;
-      EXPECT_EQ(train::gradient_sum_of_squares(context, segments, {}, train::NormOrder::Segments),
+      EXPECT_EQ(test::gradient_sum_of_squares(context, segments, {}, kernels::SquareSums::ByTensor),
                 static_cast<double>(kToyElements));
       for (const UpdateSegment& s : segments) {
         const int64_t n = s.value.numel();
-        kernels::adamw_update(context, {.lr = 0.1f, .weight_decay = 0.1f, .step = step}, s.grad, s.value,
+        kernels::adamw_update(context, {.lr = 0.1f, .weight_decay = 0.1f, .step = step}, {}, s.grad, s.value,
                               m.slice(s.state_offset, {n}), v.slice(s.state_offset, {n}));
       }
       for (int pad = 681; pad < 684; ++pad) EXPECT_EQ(values[pad], 0.0f);

@@ -20,7 +20,15 @@ class EmulatedQueue final : public kernels::Queue {
   void to_device(void* device, const void* host, size_t bytes) override {
     if (bytes > 0) std::memcpy(device, host, bytes);  // a tensor without elements may be nowhere
   }
-  void to_host(void* host, const void* device, size_t bytes) override { to_device(host, device, bytes); }
+  void to_host(void* host, const void* device, size_t bytes) override {
+    to_device(host, device, bytes);
+    ++num_waits_;
+  }
+  /// How often the CPU would have waited for the GPU.
+  int num_waits() const { return num_waits_; }
+
+ private:
+  int num_waits_ = 0;
 };
 
 class EmulatedAllocator final : public Allocator {

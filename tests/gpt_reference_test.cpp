@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/gpt_fixture.h"
+#include "tests/numbers.h"
 
 namespace sixfold {
 namespace {
@@ -190,7 +191,7 @@ TEST(GptDropout, GradientIsTheSlopeOfTheLossAtAFixedMask) {
   for (auto* p : gpt.parameters) {  // along the tensor's own gradient the slope is the gradient's norm
     const int64_t n = p->value.numel();
     float *w = p->value.data<float>(), *g = p->grad.data<float>();
-    const double norm = std::sqrt(kernels::sums_of_squares(gpt.context, {p->grad})[0]);
+    const double norm = std::sqrt(test::sum_of_squares(gpt.context, {p->grad}));
     const std::vector<float> old(w, w + n);
     const double h = 4e-3;
     const auto loss_at = [&](double distance) {
@@ -236,13 +237,13 @@ TEST(GptTest, TenAdamWStepsFollowTheReference) {
     const double loss = gpt.forward_backward(batch.all(), 1.0 / 36);
     EXPECT_NEAR(loss, expected.loss_sum, 1e-5 * expected.loss_sum) << "step " << step;
     double squares = 0;
-    for (const auto* p : gpt.parameters) squares += kernels::sums_of_squares(gpt.context, {p->grad})[0];
+    for (const auto* p : gpt.parameters) squares += test::sum_of_squares(gpt.context, {p->grad});
     const double norm = ReferenceGpt::norm(expected.gradients);
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-5 * norm) << "step " << step;
 
     for (const auto* p : gpt.parameters) {
       const kernels::AdamWParams adamw = {.lr = 3e-3f, .weight_decay = p->decay ? 0.1f : 0, .step = step};
-      kernels::adamw_update(gpt.context, adamw, p->grad, p->value, moments[p->name].first, moments[p->name].second);
+      kernels::adamw_update(gpt.context, adamw, {}, p->grad, p->value, moments[p->name].first, moments[p->name].second);
     }
     reference.adamw_step(expected.gradients, {.lr = 3e-3, .weight_decay = 0.1});
     if (step == 1) first_loss = loss;
@@ -260,7 +261,7 @@ TEST(GptTest, SgdStepsGiveTheReferencesWeights) {
     const auto expected = reference.loss_and_gradients(batch.tokens, batch.targets, 12, 1.0 / 36);
     gpt.clear_gradients();
     gpt.forward_backward(batch.all(), 1.0 / 36);
-    for (const auto* p : gpt.parameters) kernels::sgd_update(gpt.context, 0.1f, 1, 0, p->grad, p->value);
+    for (const auto* p : gpt.parameters) kernels::sgd_update(gpt.context, 0.1f, 0, {}, p->grad, p->value);
     reference.sgd_step(expected.gradients, double{0.1f});
   }
   for (const auto* p : gpt.parameters) {

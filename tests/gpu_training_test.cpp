@@ -1,5 +1,7 @@
 // Training on a GPU without one: every strategy with the kernels of kernels/cuda, compiled for the CPU, in memory that
 // only they may look at (emulated_gpu.h), against training on the CPU. Ranks are threads.
+#include <array>
+
 #include "tests/emulated_gpu.h"
 #include "tests/plan_rig.h"
 #include "tests/sanitized.h"
@@ -21,9 +23,11 @@ RunOutcome run_on_cpu(const std::string& options) {
   return outcome;
 }
 
-/// Calls body(rig) on every rank of a world of emulated GPUs: the plan's steps, which send and keep what the formulas
-/// say.
-void run_on_gpus(const std::string& options, DType dtype, const std::function<void(PlanRig&)>& body) {
+using Body = std::function<void(PlanRig&, const EmulatedGpu&)>;
+
+/// Calls body(rig, gpu) on every rank of a world of emulated GPUs: the plan's steps, which send and keep what the
+/// formulas say.
+void run_on_gpus(const std::string& options, DType dtype, const Body& body) {
   train_gpt::Plan plan = plan_of(options);
   plan.device = {DeviceType::Cuda, 0};
   plan.dtype = plan.strategy.param_dtype = dtype;
@@ -34,7 +38,7 @@ void run_on_gpus(const std::string& options, DType dtype, const std::function<vo
         EmulatedGpu gpu;
         PlanRig rig(world, plan, gpu.context(dtype));
         world.comm_table().reset();
-        body(rig);
+        body(rig, gpu);
         rig.strategy.settle();
         expect_predicted(rig);
         EXPECT_EQ(gpu.memory.live_bytes(Category::Activations), 0U);  // nothing of a step outlives it
@@ -67,7 +71,7 @@ std::vector<std::string> layouts() {
 TEST(GpuTraining, InF32EveryStrategyIsTheRunOfOneRankOnTheCpu) {
   const RunOutcome reference = run_on_cpu(kModel);
   for (const std::string& layout : layouts()) {
-    run_on_gpus(kModel + " " + layout, DType::F32, [&](PlanRig& rig) {
+    run_on_gpus(kModel + " " + layout, DType::F32, [&](PlanRig& rig, const EmulatedGpu&) {
       const RunOutcome outcome = run_rig(rig);
       expect_same_outcome(outcome, reference, 32);
       EXPECT_EQ(rig.sample(), reference.sampled);
@@ -95,7 +99,7 @@ TEST(GpuTraining, InBf16EveryStrategyIsNearTheRunInF32) {
   const RunOutcome reference = run_on_cpu(kModel);
   RunOutcome alone;
   for (const std::string& layout : layouts()) {
-    run_on_gpus(kModel + " " + layout, DType::BF16, [&](PlanRig& rig) {
+    run_on_gpus(kModel + " " + layout, DType::BF16, [&](PlanRig& rig, const EmulatedGpu&) {
       const RunOutcome outcome = run_rig(rig);
       if (rig.world.size() == 1) alone = outcome;
       for (size_t step = 0; step < reference.losses.size(); ++step) {
@@ -117,11 +121,12 @@ TEST(GpuTraining, Bf16IsPredictedForEveryStageWithAdamW) {
       "--algorithm ring --optimizer adamw";
   for (const std::string zero : {"0", "1", "2", "3"}) {
     for (const std::string grad_dtype : {"f32", "bf16"}) {
-      run_on_gpus(options + " --zero " + zero + " --grad-dtype " + grad_dtype, DType::BF16, [&](PlanRig& rig) {
-        for (int step = 0; step < 2; ++step) rig.trainer.step();
-        const int64_t updated = rig.strategy.state_elements();
-        EXPECT_EQ(rig.context.memory.peak_bytes(Category::Optimizer), static_cast<size_t>(12 * updated));
-      });
+      run_on_gpus(options + " --zero " + zero + " --grad-dtype " + grad_dtype, DType::BF16,
+                  [&](PlanRig& rig, const EmulatedGpu&) {
+                    for (int step = 0; step < 2; ++step) rig.trainer.step();
+                    const int64_t updated = rig.strategy.state_elements();
+                    EXPECT_EQ(rig.context.memory.peak_bytes(Category::Optimizer), static_cast<size_t>(12 * updated));
+                  });
     }
   }
 }
@@ -136,9 +141,46 @@ TEST(GpuTraining, EveryMomentOfABackwardIsPredicted) {
       for (const std::string cut : {"--ranks 1", "--ranks 4 --tp 4", "--ranks 4 --tp 4 --sequence-parallel megatron",
                                     "--ranks 4 --sp 4", "--ranks 4 --pp 2 --tp 2 --sequence-parallel megatron"}) {
         run_on_gpus("--layers 2 --heads 8 --steps 1 --threads 1 " + model + kept + cut, DType::BF16,
-                    [](PlanRig& rig) { rig.trainer.step(); });
+                    [](PlanRig& rig, const EmulatedGpu&) { rig.trainer.step(); });
       }
     }
+  }
+}
+
+// A step that has been warmed up for waits for the GPU once, when its numbers are read. Warming up changes no bit.
+TEST(GpuTraining, WarmedUpAStepWaitsOnceAndIsTheSame) {
+  const std::string model =
+      "--layers 2 --heads 4 --dim 32 --seq-len 8 --dropout 0.1 --global-batch 8 --clip 0.5 --steps 2 --threads 1 ";
+  for (size_t i = 0; i < kLayouts.size(); i += kSanitized ? 7 : 2) {
+    const std::string& layout = kLayouts[i];
+    std::vector<std::array<double, 2>> cold, warm;
+    PlanRig::Values cold_weights, warm_weights;
+    const auto run = [&](bool warm_up, auto& numbers, PlanRig::Values& weights) {
+      run_on_gpus(model + layout, DType::BF16, [&](PlanRig& rig, const EmulatedGpu& gpu) {
+        if (warm_up) {
+          rig.trainer.warm_up();
+          rig.world.comm_table().reset();
+        }
+        for (int step = 0; step < 2; ++step) {
+          const int before = gpu.queue.num_waits();
+          const train::StepResult result = rig.trainer.step();
+          if (warm_up || step > 0) {
+            EXPECT_EQ(gpu.queue.num_waits(), before + 1) << "step " << step;
+          }
+          if (rig.world.rank() == 0) numbers.push_back({result.loss, result.grad_norm});
+          EXPECT_FALSE(result.skipped);
+        }
+        EXPECT_EQ(rig.trainer.num_steps(), 2);
+        EXPECT_EQ(rig.trainer.num_skipped(), 0);
+        const PlanRig::Values end = rig.gather(&parallel::StageStrategy::gather_value);
+        if (rig.world.rank() == 0) weights = end;
+      });
+    };
+    run(false, cold, cold_weights);
+    run(true, warm, warm_weights);
+    EXPECT_EQ(warm, cold) << layout;
+    EXPECT_EQ(warm_weights, cold_weights) << layout;
+    if (::testing::Test::HasFailure()) break;
   }
 }
 
@@ -146,7 +188,7 @@ TEST(GpuTraining, ActivationsHaveNoFormulaWhereAttentionKeepsMatricesOfScores) {
   for (const int channels : {128, 136}) {
     run_on_gpus("--layers 1 --heads 1 --dim " + std::to_string(channels) +
                     " --seq-len 4 --global-batch 2 --steps 1 --threads 1 --ranks 1",
-                DType::BF16, [&](PlanRig& rig) {
+                DType::BF16, [&](PlanRig& rig, const EmulatedGpu&) {
                   rig.trainer.step();
                   EXPECT_EQ(rig.predictions().memory.activations.has_value(), channels == 128);
                 });
@@ -166,7 +208,7 @@ TEST(GpuTraining, SmallUpdatesAddUpInMasterWeights) {
     start = rig.gather(&parallel::StageStrategy::gather_value);
     moved = run_rig(rig).weights;
   });
-  run_on_gpus(options, DType::BF16, [&](PlanRig& rig) { end = run_rig(rig).weights; });
+  run_on_gpus(options, DType::BF16, [&](PlanRig& rig, const EmulatedGpu&) { end = run_rig(rig).weights; });
   // A table whose gradients are far from zero: some of what f32 moved by more than a rounding, bf16 moved as well.
   int num_moved = 0;
   for (const auto& [name, value] : moved) {

@@ -21,7 +21,7 @@ Outcome run_cross_entropy(const Floats& logits, const std::vector<int32_t>& targ
     const Tensor loss = run.output({1});
     kernels::cross_entropy_loss(run.context, ids, row_max, stats, loss);
     outcome.loss = loss.data<float>()[0];
-    kernels::cross_entropy_backward(run.context, ids, 0, vocab, row_max, stats, scale, x);
+    kernels::cross_entropy_backward(run.context, ids, 0, vocab, row_max, stats, run.input(Floats{scale}, {1}), x);
   });
   outcome.gradient = out[0];
   return outcome;
@@ -118,7 +118,8 @@ void expect_split_equals_whole(const std::vector<int64_t>& starts) {
   kernels::cross_entropy_loss(run.context, ids, row_max, stats, loss);
   EXPECT_NEAR(loss.data<float>()[0], whole.loss, 1e-5);
   for (size_t k = 0; k < starts.size(); ++k) {
-    kernels::cross_entropy_backward(run.context, ids, starts[k], kVocab, row_max, stats, 2.0f, parts[k]);
+    kernels::cross_entropy_backward(run.context, ids, starts[k], kVocab, row_max, stats, run.input(Floats{2.0f}, {1}),
+                                    parts[k]);
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t c = 0; c < kPart; ++c)
         ASSERT_NEAR(parts[k].data<float>()[r * kPart + c],

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/numbers.h"
+
 namespace sixfold::train {
 namespace {
 
@@ -62,7 +64,7 @@ TEST(Optimizer, AdamWFollowsItsRuleForTenSteps) {
   const double lr = 0.01, scale = 0.5;
   for (int step = 1; step <= 10; ++step) {
     segments.set_grads(step);
-    optimizer->update(context, segments.list, static_cast<float>(lr), static_cast<float>(scale));
+    optimizer->update(context, segments.list, static_cast<float>(lr), test::number(segments.memory, 0.5f));
     for (size_t s = 0; s < oracle.size(); ++s) {
       const double decay = segments.list[s].decay ? 0.3 : 0;
       for (size_t i = 0; i < oracle[s].size(); ++i) {
@@ -95,7 +97,7 @@ TEST(Optimizer, SgdFollowsItsRuleAndKeepsNothing) {
       values.push_back(w - 0.1 * (2.0 * g + (segment.decay ? 0.25 : 0) * w));
     }
   }
-  optimizer->update(context, segments.list, 0.1f, 2.0f);
+  optimizer->update(context, segments.list, 0.1f, test::number(segments.memory, 2));
   for (size_t s = 0; s < expected.size(); ++s) {
     for (size_t i = 0; i < expected[s].size(); ++i) {
       EXPECT_NEAR(segments.list[s].value.data<float>()[i], expected[s][i], 1e-6);

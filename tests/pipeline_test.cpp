@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/gpt_fixture.h"
+#include "tests/numbers.h"
 #include "tests/pipeline_rig.h"
 
 namespace sixfold::test {
@@ -154,12 +155,14 @@ TEST(Pipeline, MicroBatchesMayDifferInLength) {
       }
       PipelineRig::Values gradients;
       double loss = 0;
+      const Tensor scale = number(world.memory(), 0.01f);
       for (int step = 0; step < 2; ++step) {  // shapes are announced in the first, and known in the second
         rig.strategy.begin_step(job.num_micro_batches);
         const parallel::PipelineRun run =
-            rig.trainer.pipeline().run(schedule[static_cast<size_t>(world.rank())], batches, [] { return 0.01f; });
+            rig.trainer.pipeline().run(schedule[static_cast<size_t>(world.rank())], batches, [&] { return scale; });
         rig.strategy.finish_gradients();
-        loss = run.loss;
+        loss = 0;
+        for (int64_t i = 0; i < run.losses.numel(); ++i) loss += static_cast<double>(run.losses.data<float>()[i]);
         EXPECT_LE(run.compute_seconds, run.seconds);
       }
       gradients = rig.gather(&parallel::StageStrategy::gather_gradient);
@@ -295,9 +298,11 @@ TEST(Pipeline, FinishesWithMessagesOfAnySizeAndStagesThatDawdle) {
               const std::vector<parallel::MicroBatch> batches(static_cast<size_t>(m), batch);
               strategy.begin_step(m);
               const auto schedule = parallel::pipeline_schedule(shape);
-              const double loss =
-                  pipeline.run(schedule[static_cast<size_t>(world.rank())], batches, [] { return 1.0f; }).loss;
-              EXPECT_EQ(loss, pipeline.has_loss() ? m * num_units : 0);
+              const Tensor scale = number(world.memory(), 1);
+              const Tensor losses =
+                  pipeline.run(schedule[static_cast<size_t>(world.rank())], batches, [&] { return scale; }).losses;
+              EXPECT_EQ(losses.numel(), pipeline.has_loss() ? m : 0);
+              for (int64_t i = 0; i < losses.numel(); ++i) EXPECT_EQ(losses.data<float>()[i], num_units);
               strategy.finish_gradients();
               for (const parallel::UnitList& chunk : units.chunks()) {
                 for (parallel::Unit* unit : chunk) EXPECT_EQ(unit->parameters()[0]->grad.data<float>()[0], m);

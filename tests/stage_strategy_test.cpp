@@ -4,6 +4,7 @@
 #include "runtime/parallel/mesh.h"
 #include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/train/clip.h"
+#include "tests/gradient_norm.h"
 #include "tests/refusal.h"
 #include "tests/toy_model.h"
 
@@ -111,9 +112,9 @@ TEST(StageStrategy, TiedGradientsAreSummedBeforeAnySharding) {
             }
             const auto& segments = strategy.finish_gradients();
             // 22, and 3 for each of the seven others: 484 + 63.
-            for (train::NormOrder order : {train::NormOrder::Segments, train::NormOrder::None}) {
-              EXPECT_EQ(train::gradient_sum_of_squares(context, segments,
-                                                       {strategy.shard_group(), nullptr, &mesh.pp_group()}, order),
+            for (const kernels::SquareSums how : test::kSquareSums) {
+              EXPECT_EQ(test::gradient_sum_of_squares(context, segments,
+                                                      {strategy.shard_group(), nullptr, &mesh.pp_group()}, how),
                         484 + 7 * 9);
             }
             for (Unit* unit : model.units) {

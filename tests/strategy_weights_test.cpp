@@ -3,6 +3,7 @@
 
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/train/clip.h"
+#include "tests/gradient_norm.h"
 #include "tests/toy_model.h"
 
 namespace sixfold::parallel {
@@ -35,7 +36,7 @@ TEST(StrategyWeights, MicroBatchesTimesRowsDoNotMatter) {
           strategy->begin_step(num_micro_batches);
           for (int m = 0; m < num_micro_batches; ++m) run_backward(model, *strategy, m);
           for (const UpdateSegment& s : strategy->finish_gradients()) {
-            kernels::sgd_update(context, float{kLr}, 1, 0, s.grad, s.value);
+            kernels::sgd_update(context, float{kLr}, 0, {}, s.grad, s.value);
           }
           strategy->after_step();
           const std::vector<float> values = gathered_values(model, *strategy);
@@ -69,8 +70,8 @@ struct Adam {
     ++step;
     for (const UpdateSegment& s : segments) {
       const int64_t n = s.value.numel();
-      kernels::adamw_update(context, {.lr = 0.1f, .weight_decay = s.decay ? 0.1f : 0.0f, .step = step}, s.grad, s.value,
-                            m.slice(s.state_offset, {n}), v.slice(s.state_offset, {n}));
+      kernels::adamw_update(context, {.lr = 0.1f, .weight_decay = s.decay ? 0.1f : 0.0f, .step = step}, {}, s.grad,
+                            s.value, m.slice(s.state_offset, {n}), v.slice(s.state_offset, {n}));
     }
   }
 };
@@ -97,10 +98,10 @@ TEST(StrategyWeights, ShardedStateIsTheWholeState) {
               strategy->begin_step(2);
               for (int m = 0; m < 2; ++m) run_backward(model, *strategy, m);
               const auto& segments = strategy->finish_gradients();
-              norm =
-                  train::gradient_sum_of_squares(context, segments, {strategy->shard_group()}, train::NormOrder::None);
-              EXPECT_NEAR(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
-                                                         train::NormOrder::Segments),
+              norm = test::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
+                                                   kernels::SquareSums::ByElement);
+              EXPECT_NEAR(test::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
+                                                        kernels::SquareSums::ByTensor),
                           norm, 1e-13 * norm);
               adam.update(context, segments);
               strategy->after_step();
@@ -147,11 +148,8 @@ TEST(StrategyWeights, NormCountsEachElementOnce) {
       unit.backward_weights(context, batch, saved, [&](Parameter& p) { strategy->gradient_ready(p, 0); });
       strategy->after_backward(unit, 0);
       const auto& segments = strategy->finish_gradients();
-      for (train::NormOrder order : {train::NormOrder::Segments, train::NormOrder::None}) {
-        const train::Clip clip =
-            train::clip_factor(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()}, order), 1);
-        EXPECT_EQ(clip.norm, 5.0);
-        EXPECT_EQ(clip.scale, 0.2f);
+      for (const kernels::SquareSums how : test::kSquareSums) {
+        EXPECT_EQ(test::gradient_sum_of_squares(context, segments, {strategy->shard_group()}, how), 25.0);
       }
       strategy->after_step();
     });
@@ -232,8 +230,8 @@ TEST(StrategyWeights, FrozenAndUnusedParameters) {
                 }
                 const auto& segments = strategy->finish_gradients();
                 // 592 elements of 4, 33 + 1 of 2
-                EXPECT_EQ(train::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
-                                                         train::NormOrder::Segments),
+                EXPECT_EQ(test::gradient_sum_of_squares(context, segments, {strategy->shard_group()},
+                                                        kernels::SquareSums::ByTensor),
                           592 * 16 + 34 * 4);
                 adam.update(context, segments);
                 strategy->after_step();

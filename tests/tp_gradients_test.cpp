@@ -11,6 +11,7 @@
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/mesh.h"
 #include "runtime/train/clip.h"
+#include "tests/gradient_norm.h"
 #include "tests/toy_model.h"
 #include "tests/tp_fixture.h"
 
@@ -69,11 +70,10 @@ TEST(TpGradients, NormCountsReplicatedParametersOnce) {
         strategy->after_backward(pair, 0);
         const std::vector<UpdateSegment>& segments = strategy->finish_gradients();
         sum_partial_gradients(segments, &mesh.tp_group(), world.memory());
-        for (const auto order : {train::NormOrder::Segments, train::NormOrder::None}) {
+        for (const kernels::SquareSums how : test::kSquareSums) {
           const double sum =
-              train::gradient_sum_of_squares(context, segments, {strategy->shard_group(), &mesh.tp_group()}, order);
-          EXPECT_EQ(train::clip_factor(sum, 1).norm, 5.0) << "--zero " << zero;
-          EXPECT_EQ(train::clip_factor(sum, 1).scale, 0.2f);
+              test::gradient_sum_of_squares(context, segments, {strategy->shard_group(), &mesh.tp_group()}, how);
+          EXPECT_EQ(sum, 25.0) << "--zero " << zero;
         }
         const Tensor whole = Tensor::empty({1}, DType::F32, world.memory(), Category::Other);
         strategy->gather_gradient(*pair.parameters()[0], whole);
@@ -118,8 +118,9 @@ TEST(TpGradients, LayerNormSumsOverPositions) {
     EXPECT_NEAR(gain[1], 10, 1e-4);
     EXPECT_EQ(bias[0], 10.0f);
     EXPECT_EQ(bias[1], -10.0f);
-    EXPECT_EQ(train::gradient_sum_of_squares(context, segments, {nullptr, &world.group()}, train::NormOrder::None),
-              static_cast<double>(gain[0]) * gain[0] + static_cast<double>(gain[1]) * gain[1] + 200);
+    EXPECT_EQ(
+        test::gradient_sum_of_squares(context, segments, {nullptr, &world.group()}, kernels::SquareSums::ByElement),
+        static_cast<double>(gain[0]) * gain[0] + static_cast<double>(gain[1]) * gain[1] + 200);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/parallel/tp_layers.h"
 
 #include "runtime/parallel/ulysses.h"
+#include "tests/numbers.h"
 #include "tests/tp_fixture.h"
 
 namespace sixfold::parallel {
@@ -110,8 +111,8 @@ TEST(TpLayers, VocabParallelLogitsAndLoss) {
     VocabParallelLogits::Statistics of_whole, of_cut;
     const double loss = heads.whole.loss(context, logits, batch, of_whole).data<float>()[0];
     EXPECT_NEAR(heads.cut.loss(context, own_logits, batch, of_cut).data<float>()[0], loss, 1e-6 * loss);
-    heads.whole.loss_backward(context, batch.targets, of_whole, 0.25f, logits);
-    heads.cut.loss_backward(context, batch.targets, of_cut, 0.25f, own_logits);
+    heads.whole.loss_backward(context, batch.targets, of_whole, test::number(memory, 0.25f), logits);
+    heads.cut.loss_backward(context, batch.targets, of_cut, test::number(memory, 0.25f), own_logits);
     expect_close(own_logits, piece_of(memory, logits, tp.cut(1)), "dlogits");
     Arriving input = heads.cut.gather_input(context, own_x, batch);
     Arriving dx = heads.cut.backward_input(context, own_logits, batch);
@@ -145,7 +146,7 @@ TEST(TpLayers, PaddingHasNoProbabilityAndNoGradient) {
     const double loss = heads.cut.loss(context, logits, rows.batch, statistics).data<float>()[0];
     EXPECT_NEAR(loss / 9, std::log(11.0), 1e-6);  // 12 rows, every fourth masked
     EXPECT_NEAR(loss / 9, 2.3979, 1e-4);
-    heads.cut.loss_backward(context, rows.batch.targets, statistics, 1, logits);
+    heads.cut.loss_backward(context, rows.batch.targets, statistics, test::number(memory, 1), logits);
     heads.cut.add_gradients(context, x, logits);
     const Tensor& gradient = heads.cut.weight().grad;
     for (int64_t c = 0; c < 3; ++c) {

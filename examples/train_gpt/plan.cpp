@@ -180,7 +180,7 @@ train::TrainerOptions trainer_options(const Options& options, const parallel::Me
   trainer.lr.warmup_steps = options.warmup;
   trainer.lr.num_steps = options.steps;
   trainer.clip_norm = options.clip;
-  if (options.deterministic) trainer.norm_order = train::NormOrder::None;
+  if (options.deterministic) trainer.squares = kernels::SquareSums::ByElement;
   trainer.check_replicas_every = options.check_replicas;
   return trainer;
 }

@@ -86,7 +86,9 @@ class Run {
       dump_ = std::make_unique<Dump>(options.dump, model_.parameters_by_name(), strategy_, tp_group(), device_.place(),
                                      is_first());
     }
-    group_.barrier();  // no rank's start-up is the first step's
+    if (device_.queue() != nullptr)
+      trainer_.warm_up();  // libraries plan, and load kernels, when they first see a shape
+    group_.barrier();      // no rank's start-up is the first step's
     for (int64_t step = 1; step <= options.steps; ++step) train_step(step);
     finish();
     return {std::move(summary_), std::move(steps_)};

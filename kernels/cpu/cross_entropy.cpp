@@ -53,22 +53,23 @@ void cross_entropy_loss(Context&, const Tensor& targets, const Tensor& row_max, 
 }
 
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
-                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits) {
+                            const Tensor& row_max, const Tensor& stats, const Tensor& scale, const Tensor& logits) {
   const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
   const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
   const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
   const float* maxima = checked<float>(row_max, {rows}, "row_max");
   const float* sums = checked<float>(stats, {rows, 2}, "stats");
+  const float factor_of_all = *checked<float>(scale, {1}, "scale");
   float* inout = logits.data<float>();
   parallel_ranges(context.num_threads, rows, rows_per_piece(columns), [=](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       float* row = inout + r * columns;
       const int64_t num_nonzero = target[r] < 0 ? 0 : real;
-      const float m = maxima[r], factor = scale / sums[2 * r];
+      const float m = maxima[r], factor = factor_of_all / sums[2 * r];
       for (int64_t c = 0; c < num_nonzero; ++c) row[c] = exp_f32(row[c] - m) * factor;
       std::fill(row + num_nonzero, row + columns, 0.0f);
       const int64_t column = target[r] - vocab_begin;
-      if (column >= 0 && column < num_nonzero) row[column] -= scale;
+      if (column >= 0 && column < num_nonzero) row[column] -= factor_of_all;
     }
   });
 }

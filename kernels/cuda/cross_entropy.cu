@@ -84,7 +84,7 @@ struct Backward {
   const float* row_max;
   const float* stats;
   int64_t columns, num_real, vocab_begin;
-  float scale;
+  const float* scale;
   T* logits;
 
   template <typename Lanes>
@@ -92,7 +92,7 @@ struct Backward {
     T* row = logits + r * columns;
     const int64_t num_nonzero = targets[r] < 0 ? 0 : num_real, in_packs = num_nonzero / pack * pack;
     const int64_t target = targets[r] - vocab_begin;
-    const float m = row_max[r], factor = scale / stats[2 * r];
+    const float m = row_max[r], factor = *scale / stats[2 * r];
     for_channels<pack>(lanes, in_packs, [&](int64_t c) { gradient<pack>(row + c, m, factor, target - c); });
     for_channels<1>(lanes, columns - in_packs, [&](int64_t i) {
       const int64_t c = in_packs + i;
@@ -114,7 +114,7 @@ struct Backward {
     for (int k = 0; k < n; ++k) values[k] = exp_f32(values[k] - m) * factor;
     if (target >= 0 && target < n) {
       SIXFOLD_UNROLL
-      for (int k = 0; k < n; ++k) values[k] -= k == target ? scale : 0.0f;
+      for (int k = 0; k < n; ++k) values[k] -= k == target ? *scale : 0.0f;
     }
     store(logit, values);
   }
@@ -156,18 +156,19 @@ void cross_entropy_loss(Context& context, const Tensor& targets, const Tensor& r
 }
 
 void cross_entropy_backward(Context& context, const Tensor& targets, int64_t vocab_begin, int64_t vocab_size,
-                            const Tensor& row_max, const Tensor& stats, float scale, const Tensor& logits) {
+                            const Tensor& row_max, const Tensor& stats, const Tensor& scale, const Tensor& logits) {
   const int64_t rows = checked_dim(logits, 2, 0, "logits"), columns = logits.dim(1);
   const int64_t real = num_real_columns(columns, vocab_begin, vocab_size);
   const int32_t* target = checked<int32_t>(targets, {rows}, "targets");
   const float* maxima = checked<float>(row_max, {rows}, "row_max");
   const float* sums = checked<float>(stats, {rows, 2}, "stats");
+  const float* of_all = checked<float>(scale, {1}, "scale");
   dispatch_float(logits.dtype(), [&](auto element) {
     using T = decltype(element);
     T* inout = checked<T>(logits, {rows, columns}, "logits");
     with_wide_packs<T>(columns, {inout}, [&]<int pack>() {
       for_each_row<RowBy::Block>(context, rows,
-                                 Backward<T, pack>{target, maxima, sums, columns, real, vocab_begin, scale, inout});
+                                 Backward<T, pack>{target, maxima, sums, columns, real, vocab_begin, of_all, inout});
     });
   });
 }

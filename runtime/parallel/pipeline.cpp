@@ -73,14 +73,12 @@ Pipeline::Pipeline(PipelineParts parts)
 
 PipelineRun Pipeline::run(std::span<const Action> actions, std::span<const MicroBatch> batches,
                           const LossScale& loss_scale) {
-  // Kept until all is done, since a GPU is behind the calls of its kernels.
   const auto capacity = static_cast<int64_t>(batches.size());
   const Tensor losses = Tensor::empty({capacity}, DType::F32, parts_.context.memory, Category::Other);
   int64_t count = 0;
   PipelineRun run = execute({actions, batches, loss_scale, nullptr,
                              [&](const Tensor& y) { kernels::copy(parts_.context, y, losses.slice(count++, {1})); }});
-  const Tensor on_host = kernels::on_host(parts_.context, losses);
-  for (int64_t i = 0; i < count; ++i) run.loss += static_cast<double>(on_host.data<float>()[i]);
+  run.losses = losses.slice(0, {count});
   return run;
 }
 
@@ -189,8 +187,7 @@ bool Pipeline::backward(const Action& action, const Action* next) {
   };
   Tensor dy;
   if (is_last_part(action.chunk)) {
-    dy = Tensor::of_host({1}, DType::F32);
-    dy.data<float>()[0] = job_.loss_scale();
+    dy = job_.loss_scale();
   } else {
     dy = take(gradients_, action);
   }

@@ -38,7 +38,7 @@ struct PipelineParts {
 };
 
 struct PipelineRun {
-  double loss = 0;             // sum over the valid tokens of all micro-batches; 0 where another stage has the loss
+  Tensor losses;               // f32, where kernels work: of each forward of the last unit; none on other stages
   double compute_seconds = 0;  // in forwards and backwards, with what strategies wait for in them
   double seconds = 0;
 };
@@ -53,8 +53,8 @@ class Pipeline {
   /// Whether the last unit of the model, and so the loss, is on this stage.
   bool has_loss() const { return stage_ == num_stages_ - 1; }
 
-  /// What the loss of a token counts: asked for when the first backward of the last unit begins.
-  using LossScale = std::function<float()>;
+  /// What the loss of a token counts, f32 [1] where kernels work: asked for when a backward of the last unit begins.
+  using LossScale = std::function<Tensor()>;
   /// Runs `actions`, this stage's list of a schedule of all stages, over the micro-batches that they name; batches[m]
   /// is the same on all stages. Between begin_step() and finish_gradients() of the strategy where there are backwards.
   /// When it returns, all that was sent has left. Collective over the stages.

@@ -213,7 +213,7 @@ Tensor VocabParallelLogits::loss(kernels::Context& context, const Tensor& logits
 }
 
 void VocabParallelLogits::loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics,
-                                        float scale, const Tensor& logits) const {
+                                        const Tensor& scale, const Tensor& logits) const {
   kernels::cross_entropy_backward(context, targets, vocab_begin(weight_), vocab_size_, statistics.row_max,
                                   statistics.sums, scale, logits);
 }

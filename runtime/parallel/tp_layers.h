@@ -198,9 +198,9 @@ class VocabParallelLogits {
   Tensor whole_logits(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
   /// f32 [1]: the sum of the losses of the valid targets of the micro-batch, the same on every rank.
   Tensor loss(kernels::Context& context, const Tensor& logits, const MicroBatch& batch, Statistics& statistics) const;
-  /// Turns the logits into their gradient, in place, for a loss that counts each valid target `scale` times.
-  void loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics, float scale,
-                     const Tensor& logits) const;
+  /// Turns the logits into their gradient, in place, for a loss that counts each valid target scale[1] times.
+  void loss_backward(kernels::Context& context, const Tensor& targets, const Statistics& statistics,
+                     const Tensor& scale, const Tensor& logits) const;
   /// As ColumnParallelLinear's, for add_gradients: x [R, C] from x [r, C].
   Arriving gather_input(kernels::Context& context, const Tensor& x, const MicroBatch& batch) const;
   /// Starts dx [r, C]: the sum over the ranks of dlogits weight ("tp.head_in.grad").

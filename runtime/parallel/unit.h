@@ -101,8 +101,8 @@ class Unit {
   /// The output for input x. First unit: x is undefined, tokens come from the micro-batch. Last unit: returns f32 [1],
   /// the sum of the losses of the valid targets.
   virtual Tensor forward(kernels::Context& context, const Tensor& x, const MicroBatch& batch, Saved& saved) = 0;
-  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: [1] on the CPU, what
-  /// each token's loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use
+  /// The gradient of the input, from the gradient dy of the output (of the same shape; last unit: what each token's
+  /// loss counts, 1 / valid tokens of the global batch). First unit: returns an undefined tensor. May use
   /// dy's storage up.
   virtual Tensor backward_input(kernels::Context& context, const Tensor& dy, const MicroBatch& batch, Saved& saved) = 0;
   /// Adds the gradients of the parameters, calling ready(parameter) for each of its own; releases `saved`. Called after

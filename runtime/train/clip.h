@@ -1,9 +1,4 @@
-// Clipping by the global norm of all gradients.
-//
-//   sum   = gradient_sum_of_squares(segments, groups)   one AllReduce in each group that holds gradients in pieces
-//   clip  = clip_factor(sum, max_norm)                  the optimizer reads each gradient times clip.scale
-//
-// Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013, algorithm 1.
+// The global norm of all gradients, for clipping: kernels::clip_factor makes a factor of it.
 #pragma once
 
 #include <vector>
@@ -13,30 +8,17 @@
 
 namespace sixfold::train {
 
-enum class NormOrder : uint8_t {
-  Segments,  // each segment in double: depends on how gradients are cut into segments, not on threads or algorithms
-  None,      // the square of each element added without rounding: the same bits however gradients are cut; slower
-};
 /// Whose segments together are all gradients.
 struct NormGroups {
   comm::Communicator* shards = nullptr;  // Strategy::shard_group(); nullptr: this rank has them whole
   comm::Communicator* tp = nullptr;      // ranks that layers are cut over; nullptr: none are
   comm::Communicator* pp = nullptr;      // the stages; nullptr: one has the whole model
 };
-/// Over the segments of all ranks of the groups (tags "dp.norm", "tp.norm", "pp.norm"), the same on all of them; what
-/// tensor parallelism does not cut, and a copy on another stage, counts once. Not finite exactly when an element on any
-/// rank is not (squares of f32 fit a double). Collective over the groups.
-double gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
-                               const NormGroups& groups, NormOrder order);
-
-struct Clip {
-  double norm = 0;     // before clipping
-  bool finite = true;  // false: no update can be made of these gradients
-  float scale = 1;     // what each gradient is multiplied by
-};
-
-/// scale = min(1, max_norm / norm); max_norm == 0: 1, nothing is clipped. The clipped norm is max_norm itself: nothing
-/// is added to the denominator (PyTorch adds 1e-6), since 0 / 0 cannot arise.
-Clip clip_factor(double sum_of_squares, double max_norm);
+/// sum (i64, the words of a kernels::ExactSum, 0 at first) becomes the sum of squares over the segments of all ranks of
+/// the groups (one AllReduce of 160 bytes in each: "dp.norm", "tp.norm", "pp.norm"), the same on all of them; what
+/// tensor parallelism does not cut, and a copy on another stage, counts once. NaN exactly when an element on any rank
+/// is not finite (squares of f32 fit a double). Collective over the groups.
+void gradient_sum_of_squares(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments,
+                             const NormGroups& groups, kernels::SquareSums how, const Tensor& sum);
 
 }  // namespace sixfold::train

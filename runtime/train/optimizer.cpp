@@ -44,9 +44,9 @@ class AdamW final : public Optimizer {
         v_(kernels::zeros(place, {state_elements}, DType::F32, Category::Optimizer)) {}
 
   void update(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments, float lr,
-              float gradient_scale) override {
+              const Tensor& scale) override {
     if (num_updates_ == 0) masters_.start(context, segments);
-    ++num_updates_;  // bias correction counts updates, not steps: a skipped step leaves the moments as they were
+    ++num_updates_;
     for (const parallel::UpdateSegment& segment : segments) {
       const int64_t n = segment.value.numel();
       kernels::AdamWParams params;
@@ -55,13 +55,15 @@ class AdamW final : public Optimizer {
       params.beta2 = options_.beta2;
       params.eps = options_.eps;
       params.weight_decay = segment.decay ? options_.weight_decay : 0.0f;
-      params.gradient_scale = gradient_scale;
       params.step = num_updates_;
-      kernels::adamw_update(context, params, segment.grad, masters_.weight(segment),
+      kernels::adamw_update(context, params, scale, segment.grad, masters_.weight(segment),
                             m_.slice(segment.state_offset, {n}), v_.slice(segment.state_offset, {n}),
                             Masters::rounded(segment));
     }
   }
+
+  // Bias correction counts updates, not steps: one that was skipped has left the moments as they were.
+  void skipped() override { --num_updates_; }
 
   std::vector<Tensor> moments() const override { return {m_, v_}; }
 
@@ -78,13 +80,15 @@ class Sgd final : public Optimizer {
       : options_(options), masters_(state_elements, place) {}
 
   void update(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments, float lr,
-              float gradient_scale) override {
+              const Tensor& scale) override {
     if (!std::exchange(started_, true)) masters_.start(context, segments);
     for (const parallel::UpdateSegment& segment : segments) {
-      kernels::sgd_update(context, lr, gradient_scale, segment.decay ? options_.weight_decay : 0.0f, segment.grad,
+      kernels::sgd_update(context, lr, segment.decay ? options_.weight_decay : 0.0f, scale, segment.grad,
                           masters_.weight(segment), Masters::rounded(segment));
     }
   }
+
+  void skipped() override {}
 
   std::vector<Tensor> moments() const override { return {}; }
 

@@ -25,9 +25,12 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// Updates the value of every segment in place from its gradient times `gradient_scale`. Local: no rank waits.
+  /// Updates the value of every segment in place from its gradient times `scale`, f32 [1] where kernels work
+  /// (undefined: 1). Where that is NaN nothing changes, which whoever reads it says by skipped(). Local: no rank waits.
   virtual void update(kernels::Context& context, const std::vector<parallel::UpdateSegment>& segments, float lr,
-                      float gradient_scale) = 0;
+                      const Tensor& scale) = 0;
+  /// The last update was none: it does not count.
+  virtual void skipped() = 0;
   /// What it keeps for each element: f32 [state_elements] each, in a fixed order (AdamW: first and second moment).
   virtual std::vector<Tensor> moments() const = 0;
 };

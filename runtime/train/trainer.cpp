@@ -1,12 +1,16 @@
 #include "runtime/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <utility>
 
 #include "runtime/comm/observe/clock.h"
+#include "runtime/parallel/call_options.h"
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/stage_units.h"
 #include "runtime/parallel/tp_gradients.h"
+#include "runtime/train/clip.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {
@@ -39,7 +43,8 @@ Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill
       options_(options),
       fill_row_(std::move(fill_row)),
       pipeline_({parts_.pp_group, chunks_of(parts_, options.virtual_stages), parts_.strategy, parts_.context,
-                 [this] { poll(); }, parts_.world.comm_log()}) {
+                 [this] { poll(); }, parts_.world.comm_log()}),
+      numbers_(parts_.context) {
   check_batch_share(options_.share);
   SIXFOLD_CHECK_EQ(options_.seq_len % options_.sequence_parts, 0, "positions of a row over ranks");
   const int64_t seq_len = options_.seq_len / options_.sequence_parts;
@@ -68,35 +73,14 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   const double start = comm::seconds_now();
   comm::CommTable& table = parts_.world.comm_table();
   const comm::CommRow comm_before = sum_of_steps(table);
-  const int num_micro_batches = options_.share.num_micro_batches();
   StepResult result;
   result.step = num_steps_ + 1;
   result.lr = learning_rate(options_.lr, num_steps_);
   std::optional<comm::StepScope> scope(std::in_place, table, result.step);
   double aside_seconds = 0;
 
-  for (int m = 0; m < num_micro_batches; ++m) {
-    load(batches_[static_cast<size_t>(m)], fill_row_, num_steps_, m, options_.share.global_batch);
-    result.num_tokens += num_valid(batches_[static_cast<size_t>(m)]);
-  }
-  const kernels::Place place = parts_.context;
-  HostSum tokens_sum;
-  tokens_sum.start(place, parts_.batch_group, {&result.num_tokens, 1}, "dp.tokens");
-
-  parts_.strategy.begin_step(num_micro_batches);
-  const parallel::PipelineRun run = pipeline_.run(actions_, batches_, [&] {
-    tokens_sum.wait();
-    // A batch without a single valid token has no loss and no gradient.
-    return result.num_tokens > 0 ? 1.0f / static_cast<float>(result.num_tokens) : 0.0f;
-  });
-  ScalarSum loss_sum;
-  if (pipeline_.has_loss()) loss_sum.start(place, parts_.batch_group, run.loss, "dp.loss");
-
-  const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
-  parallel::sum_partial_gradients(segments, parts_.tp_group, place);
-  const double sum_of_squares = gradient_sum_of_squares(
-      parts_.context, segments, {parts_.strategy.shard_group(), parts_.tp_group, parts_.pp_group}, options_.norm_order);
-  const Clip clip = clip_factor(sum_of_squares, options_.clip_norm);
+  const parallel::PipelineRun run = sum_loss_and_gradients(load_step(options_.share.global_batch));
+  const std::vector<parallel::UpdateSegment>& segments = finish_gradients();
   if (after_gradients) {  // what it takes and communicates is not the step's
     scope.reset();
     const double since = comm::seconds_now();
@@ -104,23 +88,22 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
     aside_seconds = comm::seconds_now() - since;
     scope.emplace(table, result.step);
   }
-  if (clip.finite) {
-    const comm::SpanScope span(parts_.world.comm_log(), comm::ComputeSpan::Kind::Optimizer, -1, -1);
-    parts_.optimizer.update(parts_.context, segments, result.lr, clip.scale);
-  } else {
-    ++num_skipped_;
-  }
-  parts_.strategy.after_step();
+  update(segments, result.lr);
   ++num_steps_;
   if (options_.check_replicas_every > 0 && num_steps_ % options_.check_replicas_every == 0) {
-    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.tp_group, place, num_steps_);
+    parallel::check_replicas(parts_.units, parts_.strategy, parts_.batch_group, parts_.tp_group, parts_.context,
+                             num_steps_);
   }
 
-  tokens_sum.wait();
-  const double loss = sum_over_stages(pipeline_.has_loss() ? loss_sum.wait() : 0, "pp.loss");
-  result.loss = loss / static_cast<double>(std::max<int64_t>(result.num_tokens, 1));
-  result.grad_norm = clip.norm;
-  result.skipped = !clip.finite;
+  const StepNumbers::Values numbers = read_numbers();
+  result.num_tokens = numbers.num_tokens;
+  result.loss = numbers.loss / static_cast<double>(std::max<int64_t>(numbers.num_tokens, 1));
+  result.grad_norm = std::sqrt(numbers.sum_of_squares);
+  result.skipped = !std::isfinite(numbers.sum_of_squares);
+  if (result.skipped) {
+    parts_.optimizer.skipped();
+    ++num_skipped_;
+  }
   scope.reset();
   const comm::CommRow comm_after = sum_of_steps(table);
   result.comm_seconds = comm_after.seconds - comm_before.seconds;
@@ -131,6 +114,81 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   result.pipeline_seconds = run.seconds;
   result.seconds = comm::seconds_now() - start - aside_seconds;
   return result;
+}
+
+void Trainer::warm_up() {
+  sum_loss_and_gradients(load_step(0));
+  const std::vector<parallel::UpdateSegment>& segments = finish_gradients();
+  numbers_.skip_update();
+  update(segments, 0);
+  parts_.optimizer.skipped();
+  parts_.strategy.settle();
+  read_numbers();
+}
+
+/// Fills all micro-batches of the step that comes; rows from num_rows on are masked. Returns valid tokens of this rank.
+int64_t Trainer::load_step(int64_t num_rows) {
+  int64_t num_tokens = 0;
+  for (size_t m = 0; m < batches_.size(); ++m) {
+    load(batches_[m], fill_row_, num_steps_, static_cast<int>(m), num_rows);
+    num_tokens += num_valid(batches_[m]);
+  }
+  return num_tokens;
+}
+
+/// Forwards and backwards of all micro-batches. Sums over ranks are under way when it returns.
+parallel::PipelineRun Trainer::sum_loss_and_gradients(int64_t num_tokens) {
+  kernels::Context& context = parts_.context;
+  const auto start_sum = [&](const Tensor& numbers, const char* tag) {
+    return parts_.batch_group.all_reduce(numbers, numbers, ReduceOp::Sum, parallel::call_options(context, tag));
+  };
+  numbers_.start(num_tokens);
+  tokens_sum_ = start_sum(numbers_.num_tokens, "dp.tokens");
+  parts_.strategy.begin_step(static_cast<int>(batches_.size()));
+  bool has_scale = false;
+  const parallel::PipelineRun run = pipeline_.run(actions_, batches_, [&] {
+    if (!std::exchange(has_scale, true)) {
+      tokens_sum_.wait();
+      // A batch without a single valid token has no loss and no gradient: 0.
+      kernels::reciprocal(context, numbers_.num_tokens, numbers_.token_scale);
+    }
+    return numbers_.token_scale;
+  });
+  if (pipeline_.has_loss()) {
+    kernels::to_fixed_point(context, run.losses, parts_.batch_group.size(), numbers_.loss);
+    loss_sum_ = start_sum(numbers_.loss, "dp.loss");
+  }
+  return run;
+}
+
+/// What is to be updated, with gradients of the whole batch, and their factor in the step's numbers.
+const std::vector<parallel::UpdateSegment>& Trainer::finish_gradients() {
+  const std::vector<parallel::UpdateSegment>& segments = parts_.strategy.finish_gradients();
+  parallel::sum_partial_gradients(segments, parts_.tp_group, parts_.context);
+  gradient_sum_of_squares(parts_.context, segments, {parts_.strategy.shard_group(), parts_.tp_group, parts_.pp_group},
+                          options_.squares, numbers_.squares);
+  kernels::clip_factor(parts_.context, numbers_.squares, options_.clip_norm, numbers_.grad_scale);
+  return segments;
+}
+
+void Trainer::update(const std::vector<parallel::UpdateSegment>& segments, float lr) {
+  {
+    const comm::SpanScope span(parts_.world.comm_log(), comm::ComputeSpan::Kind::Optimizer, -1, -1);
+    parts_.optimizer.update(parts_.context, segments, lr, numbers_.grad_scale);
+  }
+  parts_.strategy.after_step();
+}
+
+/// Ends the sums of the step.
+StepNumbers::Values Trainer::read_numbers() {
+  tokens_sum_.wait();
+  loss_sum_.wait();
+  if (parts_.pp_group != nullptr) {
+    parts_.pp_group
+        ->all_reduce(numbers_.loss, numbers_.loss, ReduceOp::Sum, parallel::call_options(parts_.context, "pp.loss"))
+        .wait();
+  }
+  return numbers_.read();
 }
 
 double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
@@ -146,11 +204,14 @@ double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
       tokens_of_rank += static_cast<double>(num_valid(batches_[i]));
     }
     const auto schedule = parallel::forward_schedule(pipeline_shape(static_cast<int>(count)));
-    loss_of_rank += pipeline_.run(schedule[static_cast<size_t>(pipeline_.stage())], batches_, nullptr).loss;
+    const auto run = pipeline_.run(schedule[static_cast<size_t>(pipeline_.stage())], batches_, nullptr);
+    const Tensor losses = kernels::on_host(parts_.context, run.losses);
+    for (int64_t i = 0; i < losses.numel(); ++i) loss_of_rank += static_cast<double>(losses.data<float>()[i]);
   }
   for (parallel::MicroBatch& batch : batches_) batch.training = true;
   const kernels::Place place = parts_.context;
-  const double loss = sum_over_stages(sum_over_ranks(place, parts_.batch_group, loss_of_rank, "dp.eval"), "pp.loss");
+  double loss = sum_over_ranks(place, parts_.batch_group, loss_of_rank, "dp.eval");
+  if (parts_.pp_group != nullptr) loss = sum_over_ranks(place, *parts_.pp_group, loss, "pp.loss");
   const double tokens = sum_over_ranks(place, parts_.batch_group, tokens_of_rank, "dp.eval");
   return loss / std::max(tokens, 1.0);
 }
@@ -178,11 +239,6 @@ void Trainer::load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t
 
 parallel::PipelineShape Trainer::pipeline_shape(int num_micro_batches) const {
   return {options_.pp_schedule, pipeline_.num_stages(), num_micro_batches, options_.virtual_stages};
-}
-
-double Trainer::sum_over_stages(double value, const std::string& tag) {
-  if (parts_.pp_group == nullptr) return value;
-  return sum_over_ranks(parts_.context, *parts_.pp_group, value, tag);
 }
 
 /// Lets outstanding communication go on. The time it takes counts as exposed.

@@ -10,6 +10,7 @@
 //   3. finish_gradients, sums over tensor-parallel ranks that had other positions ("tp.grads"), global norm ("dp.norm"
 //      where gradients are in shards, "tp.norm", "pp.norm" over the stages), clipping, optimizer, after_step; the loss
 //      is AllReduced meanwhile ("dp.loss" on the last stage, then "pp.loss")
+//   4. tokens, loss and norm are read (step_numbers.h): on a GPU the one time in a step that the CPU waits for it
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@
 #include "runtime/comm/world.h"
 #include "runtime/parallel/pipeline.h"
 #include "runtime/parallel/strategy.h"
-#include "runtime/train/clip.h"
 #include "runtime/train/data.h"
 #include "runtime/train/lr_schedule.h"
 #include "runtime/train/optimizer.h"
+#include "runtime/train/step_numbers.h"
 
 namespace sixfold::train {
 
@@ -37,7 +38,7 @@ struct TrainerOptions {
   BatchShare share;
   LrSchedule lr;
   double clip_norm = 0;  // 0: gradients are not clipped
-  NormOrder norm_order = NormOrder::Segments;
+  kernels::SquareSums squares = kernels::SquareSums::ByTensor;
   int64_t check_replicas_every = 0;  // steps; 0: never
   parallel::PipelineKind pp_schedule = parallel::PipelineKind::OneFOneB;
   int virtual_stages = 1;  // chunks a stage
@@ -83,6 +84,11 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// A step without a valid token, whose update is skipped: it leaves nothing behind but what first uses take, such as
+  /// plans of matrix products. Dropout does not know of it, and neither do num_steps() and num_skipped(). Collective
+  /// over all ranks.
+  void warm_up();
+
   /// Between the gradients and the optimizer of a step: for whoever wants to look at them. Called on every rank. What
   /// it communicates is outside of the step.
   using AfterGradients = std::function<void(int64_t step)>;
@@ -102,8 +108,12 @@ class Trainer {
 
  private:
   void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows);
+  int64_t load_step(int64_t num_rows);
+  parallel::PipelineRun sum_loss_and_gradients(int64_t num_tokens);
+  const std::vector<parallel::UpdateSegment>& finish_gradients();
+  void update(const std::vector<parallel::UpdateSegment>& segments, float lr);
+  StepNumbers::Values read_numbers();
   parallel::PipelineShape pipeline_shape(int num_micro_batches) const;
-  double sum_over_stages(double value, const std::string& tag);
   void poll();
 
   TrainerParts parts_;
@@ -113,6 +123,8 @@ class Trainer {
   std::vector<parallel::Action> actions_;
   std::vector<int32_t> row_tokens_, row_targets_;  // of one whole row
   std::vector<parallel::MicroBatch> batches_;      // by micro-batch
+  StepNumbers numbers_;
+  comm::Work tokens_sum_, loss_sum_;  // of the step under way
   int64_t num_steps_ = 0;
   int64_t num_skipped_ = 0;
 };

@@ -74,7 +74,7 @@ inline void check_cross_entropy(kernels::Context& context, double slack = 1) {
       }
       expect_close(run.read(stats), expected, run.f32_tolerance(1e-5), "stats");
       expect_close(run.read(loss), {c.loss}, run.f32_tolerance(1e-5), "loss");
-      kernels::cross_entropy_backward(context, targets, 0, vocab, row_max, stats, c.scale, logits);
+      kernels::cross_entropy_backward(context, targets, 0, vocab, row_max, stats, run.f32({c.scale}, {1}), logits);
       const Floats gradient = run.read(logits);
       expect_close(gradient, c.gradient, run.tolerance(1e-5), "dlogits");
       for (size_t i = 0; i < gradient.size(); ++i) {
@@ -131,7 +131,7 @@ inline void check_cross_entropy_of_group(kernels::Context& context, bool far, do
     expect_close(run.read(loss), {c.loss}, run.f32_tolerance(1e-5), "loss");
     for (size_t k = 0; k < kRanks; ++k) {
       kernels::cross_entropy_backward(context, targets, static_cast<int64_t>(k) * kPart, kVocab, row_max, stats,
-                                      c.scale, parts[k]);
+                                      run.f32({c.scale}, {1}), parts[k]);
       Doubles expected;
       for (size_t i = 0; i < c.gradient.size(); ++i)
         if (i % c.columns / kPart == k) expected.push_back(c.gradient[i]);

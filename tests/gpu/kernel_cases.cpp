@@ -18,6 +18,7 @@
 #include "tests/cuda_cases/embedding_cases.h"
 #include "tests/cuda_cases/gemm_cases.h"
 #include "tests/cuda_cases/layernorm_cases.h"
+#include "tests/cuda_cases/number_cases.h"
 #include "tests/cuda_cases/optimizer_cases.h"
 #include "tests/cuda_cases/reference_attention_cases.h"
 
@@ -68,7 +69,12 @@ const Family kFamilies[] = {
     {"cross_entropy_of_extremes", check_cross_entropy_of_extremes},
     {"adamw", [](Context& c) { check_adamw(c, kSlack); }},
     {"sgd", [](Context& c) { check_sgd(c, kSlack); }},
+    {"skipped_update", check_skipped_update},
     {"sum_of_squares", check_sum_of_squares},
+    {"exact_sum_of_squares", check_exact_sum_of_squares},
+    {"reciprocal", check_reciprocal},
+    {"fixed_point", check_fixed_point},
+    {"clip_factor", check_clip_factor},
 };
 
 class KernelCases : public testing::TestWithParam<Family> {};

@@ -147,15 +147,15 @@ void time_classifier(Speed& speed) {
   const Tensor dx = speed.empty({kTokens, kChannels}), dtable = speed.filled({kPaddedVocab, kChannels}, DType::F32);
   const Tensor row_max = speed.empty({kTokens}, DType::F32), stats = speed.empty({kTokens, 2}, DType::F32);
   const Tensor targets = kernels::zeros(speed.context, {kTokens}, DType::I32, Category::Other);
+  const Tensor scale = speed.filled({1}, DType::F32);
   const double flop = 2.0 * static_cast<double>(kTokens * kChannels * kPaddedVocab);
   const double pass = static_cast<double>(logits.bytes());
   kernels::Context& context = speed.context;
   speed.products("head forward", flop, [&] { kernels::matmul(context, false, true, x, table, logits, false); });
   speed.passes("classifier, statistics", pass,
                [&] { kernels::cross_entropy_statistics(context, logits, targets, 0, kVocab, row_max, stats); });
-  speed.passes("classifier, gradient in place", 2 * pass, [&] {
-    kernels::cross_entropy_backward(context, targets, 0, kVocab, row_max, stats, 1.0f / kTokens, logits);
-  });
+  speed.passes("classifier, gradient in place", 2 * pass,
+               [&] { kernels::cross_entropy_backward(context, targets, 0, kVocab, row_max, stats, scale, logits); });
   speed.products("head backward, input", flop,
                  [&] { kernels::matmul(context, false, false, logits, table, dx, false); });
   speed.products("head backward, weight", flop,
@@ -193,7 +193,7 @@ void time_adamw(Speed& speed) {
   const Tensor rounded = speed.context.dtype == DType::BF16 ? speed.empty({kParameters}) : Tensor();
   const double bytes = 7.0 * static_cast<double>(w.bytes()) + static_cast<double>(rounded.bytes());
   speed.passes("adamw", bytes, [&] {
-    kernels::adamw_update(speed.context, {.lr = 1e-4f, .weight_decay = 0.1f, .step = 1}, g, w, m, v, rounded);
+    kernels::adamw_update(speed.context, {.lr = 1e-4f, .weight_decay = 0.1f, .step = 1}, {}, g, w, m, v, rounded);
   });
 }
 
