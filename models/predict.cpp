@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/cuda/flash_attention.h"
+#include "kernels/temporaries.h"
 
 namespace sixfold::models {
 
@@ -104,48 +104,29 @@ struct Bytes {
     block = config.recompute ? travelling : whole_block;
     head = e * (2 * r * C + R * config.padded_vocab() / cut.tp) + kF32 * (2 * r + 3 * R);
 
-    const Temporaries kernels(config, cut, R);
-    const int64_t sums = overlaps && (!parallel || cut.micro_batch == 1) ? kernels.column_sums : 0;
+    const int64_t heads = config.num_heads / cut.tp / cut.sp, tokens = R * cut.sp;  // in attention
+    const int64_t D = config.dropout > 0 ? kernels::dropout_temporaries(cut.device, C, cut.num_threads) : 0;
+    const int64_t A =
+        kernels::attention_backward_temporaries(cut.device, tokens, config.seq_len, heads, cut.num_threads);
+    const bool sums = overlaps && (!parallel || cut.micro_batch == 1);
+    const int64_t W = sums ? kernels::column_sum_temporaries(cut.device, R, C) : 0;
     const int64_t left = e * (overlaps ? -8 * R * K : r * C + (1 - s) * r * C + s * (2 * R * C - r * C));
     const int64_t input = e * (2 * r * C + R * C + 2 * s * R * C);
-    const int64_t mlp = std::max(
-        {e * (2 * r * C + s * R * C) + kernels.dropout, e * (2 * r * C + 2 * s * R * C + 4 * R * K), input + sums});
-    const int64_t attention =
-        std::max({e * (2 * r * C + s * R * C) + left + kernels.dropout,
-                  e * (2 * r * C + 2 * s * R * C + 4 * R * K) + left + by_heads + kernels.attention,
-                  input + left + e * R * K - lse - by_heads + sums});
+    const int64_t mlp =
+        std::max({e * (2 * r * C + s * R * C) + D, e * (2 * r * C + 2 * s * R * C + 4 * R * K), input + W});
+    const int64_t attention = std::max({e * (2 * r * C + s * R * C) + left + D,
+                                        e * (2 * r * C + 2 * s * R * C + 4 * R * K) + left + by_heads + A,
+                                        input + left + e * R * K - lse - by_heads + W});
     at_block = std::max(mlp, attention) + whole_block - block;
     at_head = e * (overlaps && !parallel ? R * C : 2 * R * C);
   }
-
- private:
-  /// What kernels need while they run.
-  struct Temporaries {
-    int64_t dropout, attention, column_sums;
-
-    Temporaries(const GptConfig& config, const GptCut& cut, int64_t R) {
-      const int64_t C = config.dim;
-      if (cut.device == DeviceType::Cuda) {
-        const int64_t rows_per_chunk = std::max<int64_t>(16, (R + 1023) / 1024);  // kernels/cuda/column_sums.h
-        dropout = 0;
-        attention = kF32 * R * config.num_heads / cut.tp;
-        column_sums = kF32 * ((R + rows_per_chunk - 1) / rows_per_chunk) * C;
-        return;
-      }
-      const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; };  // whole cache lines
-      const int64_t tile = 64;
-      dropout = config.dropout > 0 ? kF32 * cut.num_threads * lines((C + 3) / 4 * 4) : 0;
-      attention = kF32 * cut.num_threads * lines(2 * tile * tile + config.seq_len);
-      column_sums = kF32 * ((R + 127) / 128) * C;
-    }
-  };
 };
 
 }  // namespace
 
 std::optional<int64_t> predicted_activations(const GptConfig& config, const GptCut& cut) {
   using Kind = parallel::Action::Kind;
-  if (cut.device == DeviceType::Cuda && config.dim / config.num_heads > kernels::cuda::kFlashMaxHeadDim) return {};
+  if (!kernels::attention_streams(cut.device, config.dim / config.num_heads)) return {};
   const Bytes bytes(config, cut);
   const auto actions = parallel::pipeline_schedule(cut.pipeline)[static_cast<size_t>(cut.stage)];
   std::map<Kind, int> num_left;  // receives; a stage has one lane of each kind

@@ -50,9 +50,9 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
                                                     const comm::Communicator& tp_group,
                                                     const comm::Communicator& sp_group);
 
-/// Peak bytes of activations of a rank in training, with attention that keeps no matrix of scores; none where a GPU's
-/// does, for heads of more than 128 channels. Elements that stay from forward to backward (block.cpp, ends.cpp), with
-/// K = C / N; those in parentheses are f32, the others of the activations' dtype:
+/// Peak bytes of activations of a rank in training, with attention that keeps no matrix of scores; none where the
+/// device's does (kernels/temporaries.h). Elements that stay from forward to backward (block.cpp, ends.cpp),
+/// with K = C / N; those in parentheses are f32, the others of the activations' dtype:
 ///
 ///   block   4 r C + 12 R K + (4 r + R H / N), and R K more with sp: the output of attention by heads;
 ///           recomputed, its input r C
@@ -74,11 +74,11 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
 ///
 /// E is what the MLP half has left behind by then: its gradients, r C + (1 - s) r C + s (2 R C - r C), where weights
 /// are left to backward_weights; where they overlap, they are done and the half's 8 R K gone: -8 R K. The rest is what
-/// kernels need while they run, in floats on the CPU and on a GPU:
+/// kernels need while they run, by the same header:
 ///
-///   D   C a thread, where dropout draws a row's factors         nothing
-///   A   two tiles of 64 x 64 and T n a thread                   R H / N
-///   W   C for each 128 rows of R, that biases are summed up in  C for each 16 rows or, of many, each 1024th of R
+///   D   dropout on rows of C channels, where something is dropped
+///   A   attention's backward, of B T n tokens and H / N / n heads
+///   W   the sum over R rows of C columns that a bias' gradient is
 ///
 /// W counts where weights overlap; but not where s = 1 and B > 1, for there the gradient that travels is a packed copy,
 /// and no activation. What forwards and other kernels need besides is less than that.

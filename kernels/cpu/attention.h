@@ -6,16 +6,14 @@
 
 #include "kernels/attention_shape.h"
 #include "kernels/cpu/checks.h"
+#include "kernels/cpu/temporaries.h"
 
 namespace sixfold::kernels {
 
-/// Queries and keys of one tile. Scores exist one tile at a time.
-inline constexpr int64_t kAttentionTile = 64;
-
 struct TiledAttention : AttentionShape {
   using AttentionShape::AttentionShape;
-  int64_t num_tiles() const { return (seq_len + kAttentionTile - 1) / kAttentionTile; }
-  int64_t tile_size(int64_t tile) const { return std::min(kAttentionTile, seq_len - tile * kAttentionTile); }
+  int64_t num_tiles() const { return (seq_len + cpu::kAttentionTile - 1) / cpu::kAttentionTile; }
+  int64_t tile_size(int64_t tile) const { return std::min(cpu::kAttentionTile, seq_len - tile * cpu::kAttentionTile); }
 };
 
 }  // namespace sixfold::kernels

@@ -22,12 +22,13 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
   const float* lse_data = checked<float>(lse, {s.num_rows, s.num_heads, s.seq_len}, "attention lse");
   float* din = checked<float>(dqkv, {rows, s.qkv_stride()}, "attention dqkv");
 
-  const int64_t tile_floats = kAttentionTile * kAttentionTile;
   parallel_for_with_scratch(
-      context, Pieces::Long, s.num_rows * s.num_heads, 2 * tile_floats + s.seq_len, [&](int64_t piece, float* scratch) {
+      context, Pieces::Long, s.num_rows * s.num_heads, attention_backward_scratch(s.seq_len),
+      [&](int64_t piece, float* scratch) {
         const int64_t b = piece / s.num_heads, h = piece % s.num_heads;
         const int64_t stride = s.qkv_stride(), out_stride = s.num_channels();
-        float *probabilities = scratch, *dscores = scratch + tile_floats, *delta = scratch + 2 * tile_floats;
+        float *probabilities = scratch, *dscores = probabilities + kAttentionTileFloats;
+        float* delta = dscores + kAttentionTileFloats;
         for (int64_t t = 0; t < s.seq_len; ++t) {
           const float *o = out_data + s.out_offset(b, h, t), *go = dout_data + s.out_offset(b, h, t);
           delta[t] = lane_sum(s.head_dim, [=](int64_t d) { return o[d] * go[d]; });
@@ -39,7 +40,7 @@ void attention_backward(Context& context, const Tensor& dout, const Tensor& qkv,
             const int64_t num_queries = s.tile_size(query_tile), num_keys = s.tile_size(key_tile);
             const int64_t q = s.qkv_offset(0, b, h, t0), k = s.qkv_offset(1, b, h, u0), v = s.qkv_offset(2, b, h, u0);
             const float* go = dout_data + s.out_offset(b, h, t0);
-            std::fill_n(probabilities, 2 * tile_floats, 0.0f);
+            std::fill_n(probabilities, 2 * kAttentionTileFloats, 0.0f);
             gemm_tile(num_queries, num_keys, s.head_dim, {in + q, stride, false}, {in + k, stride, true}, probabilities,
                       kAttentionTile);
             gemm_tile(num_queries, num_keys, s.head_dim, {go, out_stride, false}, {in + v, stride, true}, dscores,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/temporaries.h"
 
 namespace sixfold::kernels {
 
@@ -11,10 +12,10 @@ namespace sixfold::kernels {
 /// chunks of a fixed size: one thread sums a chunk, in row order; then add(sums) is called for each chunk, in order.
 template <typename AddRow, typename Add>
 void sum_rows(Context& context, int64_t num_rows, int64_t num_columns, AddRow&& add_row, Add&& add) {
-  constexpr int64_t kRowsPerChunk = 128;
-  const int64_t num_chunks = (num_rows + kRowsPerChunk - 1) / kRowsPerChunk;
-  const auto block =
-      context.memory.allocate(static_cast<size_t>(num_chunks * num_columns) * sizeof(float), Category::Activations);
+  constexpr int64_t kRowsPerChunk = cpu::kRowsPerChunk;
+  const int64_t num_chunks = cpu::num_row_chunks(num_rows);
+  const auto bytes = static_cast<size_t>(cpu::column_sum_temporaries(num_rows, num_columns));
+  const auto block = context.memory.allocate(bytes, Category::Activations);
   float* partial = static_cast<float*>(block.get());
   parallel_for(context.num_threads, num_chunks, [&](int64_t chunk) {
     float* sums = partial + chunk * num_columns;

@@ -11,9 +11,9 @@ namespace {
 template <typename Apply>
 void for_each_row(Context& context, const DropoutMask& mask, const TokenRows& rows, int64_t channels, Apply&& apply) {
   const int64_t first_block = rows.channel_offset / 4, skip = rows.channel_offset % 4;
-  const int64_t num_blocks = (skip + channels + 3) / 4;
   // A row of factors has room for whole blocks: its first channel is factor[skip].
-  parallel_for_with_scratch(context, Pieces::Short, rows.num_rows * rows.seq_len, 4 * num_blocks,
+  const int64_t num_factors = dropout_scratch(skip + channels), num_blocks = num_factors / 4;
+  parallel_for_with_scratch(context, Pieces::Short, rows.num_rows * rows.seq_len, num_factors,
                             [&](int64_t r, float* factor) {
                               const int64_t sample = rows.sample_index[r / rows.seq_len];
                               const int64_t position = rows.seq_offset + r % rows.seq_len;

@@ -10,6 +10,7 @@
 #include <omp.h>
 #endif
 
+#include "kernels/cpu/temporaries.h"
 #include "kernels/kernels.h"
 
 namespace sixfold::kernels {
@@ -58,14 +59,12 @@ void parallel_ranges(int num_threads, int64_t count, int64_t grain, Body&& body)
 /// As parallel_for; body(i, scratch) also gets `num_floats` uninitialised floats that no other thread uses meanwhile.
 template <typename Body>
 void parallel_for_with_scratch(Context& context, Pieces pieces, int64_t count, int64_t num_floats, Body&& body) {
-  const int64_t stride = (num_floats + 15) / 16 * 16;  // whole cache lines
-  const int64_t num_copies = std::max(1, context.num_threads);
-  const auto block =
-      context.memory.allocate(static_cast<size_t>(num_copies * stride) * sizeof(float), Category::Activations);
+  const auto bytes = static_cast<size_t>(cpu::scratch_bytes(num_floats, context.num_threads));
+  const auto block = context.memory.allocate(bytes, Category::Activations);
   float* scratch = static_cast<float*>(block.get());
   parallel_for(context, pieces, count, [&](int64_t i) {
 #ifdef _OPENMP
-    body(i, scratch + omp_get_thread_num() * stride);
+    body(i, scratch + omp_get_thread_num() * cpu::scratch_stride(num_floats));
 #else
     body(i, scratch);
 #endif

@@ -2,19 +2,16 @@
 //
 // In two stages, in an order that depends on the matrix's shape only. First warps sum chunks of rows, each of a tile of
 // columns; then warps sum the chunks, each of a few columns, and add the result to what is there. The sums of chunks
-// are a temporary of at most kMaxChunks rows.
+// are a temporary (temporaries.h).
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/temporaries.h"
 
 namespace sixfold::kernels::cuda {
 
 /// sums[N] f32 += column sums of x[R, N], of f32 or bf16.
 void add_column_sums(Context& context, const Tensor& x, const Tensor& sums);
-
-inline constexpr int64_t kMinRowsPerChunk = 16, kMaxChunks = 1024;
 
 /// Where sums go, [num_columns] f32 each; a sum without a place (nullptr) is left out.
 template <int num_sums>
@@ -90,25 +87,26 @@ void sum_over_rows(Context& context, int64_t num_rows, int64_t num_columns,
                    std::initializer_list<const void*> addresses, const Terms& terms,
                    const SumPlaces<num_sums>& places) {
   if (num_rows == 0 || num_columns == 0) return;
-  const int64_t rows_per_chunk = std::max(kMinRowsPerChunk, (num_rows + kMaxChunks - 1) / kMaxChunks);
-  const int64_t num_chunks = (num_rows + rows_per_chunk - 1) / rows_per_chunk;
-  const auto block = context.memory.allocate(static_cast<size_t>(num_sums * num_chunks * num_columns) * sizeof(float),
-                                             Category::Activations);
+  const RowChunks cut(num_rows);
+  const auto bytes = static_cast<size_t>(column_sum_temporaries(num_rows, num_sums * num_columns));
+  const auto block = context.memory.allocate(bytes, Category::Activations);
   float* partial = static_cast<float*>(block.get());
   with_wide_packs<T>(num_columns, addresses, [&]<int pack>() {
     using Stage = SumChunks<pack, num_sums, Terms>;
     const int64_t num_tiles = (num_columns + Stage::kTile - 1) / Stage::kTile;
-    for_each_row<RowBy::Warp>(context, num_chunks * num_tiles,
-                              Stage{terms, num_rows, num_columns, rows_per_chunk, num_chunks, num_tiles, partial});
+    for_each_row<RowBy::Warp>(
+        context, cut.num_chunks * num_tiles,
+        Stage{terms, num_rows, num_columns, cut.rows_per_chunk, cut.num_chunks, num_tiles, partial});
   });
   for (int k = 0; k < num_sums; ++k) {
     float* sum = places.sum[k];
     if (sum == nullptr) continue;
-    const float* chunks = partial + k * num_chunks * num_columns;
+    const float* chunks = partial + k * cut.num_chunks * num_columns;
     if (takes_packs(num_columns, {sum})) {
-      for_each_row<RowBy::Warp>(context, num_columns / kPack, AddChunks<kPack>{chunks, num_chunks, num_columns, sum});
+      for_each_row<RowBy::Warp>(context, num_columns / kPack,
+                                AddChunks<kPack>{chunks, cut.num_chunks, num_columns, sum});
     } else {
-      for_each_row<RowBy::Warp>(context, num_columns, AddChunks<1>{chunks, num_chunks, num_columns, sum});
+      for_each_row<RowBy::Warp>(context, num_columns, AddChunks<1>{chunks, cut.num_chunks, num_columns, sum});
     }
   }
 }

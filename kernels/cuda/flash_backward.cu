@@ -5,6 +5,7 @@
 // Three launches: delta; dQ by tiles of queries over tiles of keys; dK and dV by tiles of keys over tiles of queries.
 // The last works on S^T and dP^T, keys in rows, so that P^T and dS^T are left operands where they are computed.
 #include "kernels/cuda/flash_tiles.h"
+#include "kernels/cuda/temporaries.h"
 
 namespace sixfold::kernels::cuda {
 
@@ -286,8 +287,8 @@ void attention_flash_backward(Context& context, const Tensor& dout, const Tensor
   const AttentionShape s(out, seq_len, num_heads);
   const int64_t rows = s.num_rows * s.seq_len;
   const float* lse_data = checked<float>(lse, {s.num_rows, s.num_heads, s.seq_len}, "attention lse");
-  const std::shared_ptr<void> delta =
-      context.memory.allocate(sizeof(float) * static_cast<size_t>(rows * s.num_heads), Category::Activations);
+  const auto delta_bytes = static_cast<size_t>(attention_backward_temporaries(rows, s.num_heads));
+  const std::shared_ptr<void> delta = context.memory.allocate(delta_bytes, Category::Activations);
   dispatch_float(qkv.dtype(), [&](auto element) {
     using T = decltype(element);
     const T* dout_data = checked<T>(dout, {rows, s.num_channels()}, "attention dout");
