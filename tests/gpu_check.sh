@@ -251,11 +251,12 @@ training_speed() {
   local run=("$train" --model gpt2-124m --device cuda --dtype bf16 --data "$tokens" --data-format u16 --val-fraction 0
     --no-shuffle --global-batch "$rows" --micro-batch "$micro_rows" --steps "$steps" --lr 5e-4 --min-lr 5e-4 --warmup 0
     --sample 0)
-  rm -f "$out/speed_train.jsonl" "$out/speed_train_ddp_n2.jsonl" "$out/torch.json"  # figures are of this run
+  rm -f "$out"/speed_train*.jsonl "$out/torch.json"  # figures are of this run
   on_gpu speed_kernels 40 "$build/kernel_speed"
   stage tokens 20 python3 "$files" tokens "$tokens" 2000000 50257
   on_gpu speed_train 60 "${run[@]}" --log "$out/speed_train.jsonl"
   on_gpu speed_train_ddp_n2 60 "${run[@]}" --ranks 2 --log "$out/speed_train_ddp_n2.jsonl"
+  on_gpu speed_train_no_overlap 60 "${run[@]}" --ranks 2 --no-overlap --log "$out/speed_train_no_overlap.jsonl"
   if [ "$have_torch" = yes ]; then
     on_gpu speed_torch 100 python3 tests/gpu/torch_yardstick.py speed --data "$tokens" --rows "$rows" --micro-rows \
       "$micro_rows" --steps "$steps" --json "$out/torch.json"
@@ -265,12 +266,15 @@ training_speed() {
   local name
   local -a pytorch=()
   if [ -e "$out/torch.json" ]; then pytorch=("$out/torch.json"); fi
-  for name in speed_train speed_train_ddp_n2; do
+  for name in speed_train speed_train_ddp_n2 speed_train_no_overlap; do
     if [ -e "$out/$name.jsonl" ]; then
       echo "$name:"
       python3 "$files" speed "$out/$name.jsonl" "${pytorch[@]}"
     fi >> "$summary" 2>&1
   done
+  if [ -e "$out/speed_train_ddp_n2.jsonl" ] && [ -e "$out/speed_train_no_overlap.jsonl" ]; then
+    python3 "$files" exposed "$out/speed_train_ddp_n2.jsonl" "$out/speed_train_no_overlap.jsonl" >> "$summary" 2>&1
+  fi
 }
 
 # %mem is the share of a copy inside the GPU's memory, measured in the same run, with the 2 N S bytes that an all-reduce

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/cuda/gpu_provider.h"
 #include "tests/collective_cases.h"
+#include "tests/host_clock.h"
 #include "tests/host_grid.h"
 #include "tests/host_staging.h"
 
@@ -16,6 +17,7 @@ class HostGpus final : public comm::GpuProvider {
   explicit HostGpus(std::shared_ptr<HostGrid> grid = std::make_shared<HostGrid>()) : grid_(std::move(grid)) {}
 
   comm::GpuPlace place(int local_rank) override { return place_of(local_rank); }
+  std::unique_ptr<comm::StreamClock> clock() override { return std::make_unique<HostClock>(streams_have_come); }
   comm::GridDevice& grid(int) override { return *grid_; }
   comm::PeerDevice& peer(int) override { throw CheckError("ranks that do not reach one another"); }
   std::unique_ptr<comm::StagingDevice> staging(int local_rank) override {
@@ -25,6 +27,7 @@ class HostGpus final : public comm::GpuProvider {
   std::function<comm::GpuPlace(int local_rank)> place_of = [](int) { return comm::GpuPlace{}; };
   comm::StagingShape shape{.piece_bytes = 1024};
   StagingCounts counts;
+  std::atomic<bool> streams_have_come = true;
 
  private:
   std::shared_ptr<HostGrid> grid_;

@@ -11,6 +11,7 @@
 #include "runtime/comm/cuda/kernel_control.h"
 #include "runtime/comm/cuda/peer_device.h"
 #include "runtime/comm/host/shared_region.h"
+#include "tests/host_clock.h"
 #include "tests/host_grid.h"
 
 namespace sixfold::test {
@@ -277,11 +278,13 @@ class HostPeers final : public comm::GpuProvider {
     }
     return place;
   }
+  std::unique_ptr<comm::StreamClock> clock() override { return std::make_unique<HostClock>(streams_have_come_); }
   comm::GridDevice& grid(int) override { throw CheckError("ranks do not share a GPU"); }
   std::unique_ptr<comm::StagingDevice> staging(int) override { throw CheckError("not a staged World"); }
   HostPeer& peer(int local_rank) override { return *peers_.at(static_cast<size_t>(local_rank)); }
 
  private:
+  const std::atomic<bool> streams_have_come_ = true;
   std::vector<std::unique_ptr<HostPeer>> peers_;
 };
 

@@ -161,6 +161,43 @@ TEST(Meeting, StreamsFollowWhenTheirRankWaits) {
   EXPECT_EQ(grid->num_launches(), 1);
 }
 
+// What the CPU spends in calls is not exposed then, but what the stream stands still for: once for each operation, in
+// the phase of the wait, and known once the stream has come there.
+TEST(Meeting, ExposedTimeIsTheStreams) {
+  const auto gpus = std::make_shared<HostGpus>();
+  comm::WorldOptions on_gpus;
+  on_gpus.gpus = gpus;
+  run_ranks(
+      2,
+      [&](comm::World& world) {
+        int stream = 0;
+        std::vector<int32_t> x(10, 1);
+        comm::Options options;
+        options.stream = &stream;
+        options.tag = "exposed";
+        const auto exposed = [&](comm::CommPhase phase) { return exposed_seconds(world, "exposed", phase); };
+        world.group().barrier();
+        gpus->streams_have_come = false;
+        comm::Work first = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options);
+        if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        comm::Work second = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options);
+        first.wait();
+        first.wait();
+        {
+          const comm::StepScope step(world.comm_table(), 1);
+          while (!second.test()) {
+          }
+        }
+        EXPECT_EQ(exposed(comm::CommPhase::Outside) + exposed(comm::CommPhase::Step), 0);
+        world.group().barrier();
+        gpus->streams_have_come = true;
+        EXPECT_EQ(exposed(comm::CommPhase::Outside), HostClock::kTick);
+        EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);
+        EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);  // counted once
+      },
+      on_gpus);
+}
+
 TEST(Meeting, SentBytesAreThoseOfTheLists) {
   run_ranks(
       4,

@@ -214,12 +214,14 @@ TEST_P(Mode, StreamsFollowWhenTheirRankWaits) {
         std::vector<int32_t> x(10, 1);
         comm::Options options;
         options.stream = &stream;
+        options.tag = "in stream";
         comm::Work work = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options);
         EXPECT_EQ(stream, 0);
         work.wait();
         work.wait();
         // The rank goes on with its kernel under way; where the host steps, all is done by then.
         EXPECT_EQ(stream, GetParam() == GpuMode::Peer ? 1 : 0);
+        EXPECT_EQ(exposed_seconds(world, "in stream", comm::CommPhase::Outside), HostClock::kTick);
         world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum).wait();  // follows it
         EXPECT_EQ(x, std::vector<int32_t>(10, 4));
       },

@@ -257,6 +257,7 @@ TEST(Staged, StreamsAreWaitedForAndFollow) {
         std::vector<int32_t> x(700, 1);
         comm::Options options;
         options.stream = &stream;
+        options.tag = "in stream";
         comm::Work work = world.group().all_reduce(buf(x), buf(x), ReduceOp::Sum, options);
         for (int i = 0; i < 100; ++i) EXPECT_FALSE(work.test());
         EXPECT_EQ(gpus->counts.copies_to_host, 0);
@@ -266,6 +267,7 @@ TEST(Staged, StreamsAreWaitedForAndFollow) {
         work.wait();
         work.wait();
         EXPECT_EQ(stream.follows.size(), 1u);
+        EXPECT_EQ(exposed_seconds(world, "in stream", comm::CommPhase::Outside), HostClock::kTick);
         stream.synchronize();
         EXPECT_EQ(x, std::vector<int32_t>(700, 10));
         world.group().barrier();

@@ -101,16 +101,15 @@ struct CountsExchange {
 }  // namespace
 
 void Work::wait() {
-  if (!state_) return;
-  state_->engine().wait(*state_);
-  state_->join();
+  if (state_) state_->engine().wait_and_join(*state_);
 }
 
 bool Work::test() {
   if (!state_) return true;
   if (!state_->done()) state_->engine().poll_exposed();
-  if (state_->done()) state_->join();
-  return state_->done();
+  if (!state_->done()) return false;
+  wait();
+  return true;
 }
 
 Communicator::Communicator(std::unique_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}

@@ -118,6 +118,9 @@ class World {
   /// Drives every outstanding operation of this rank once. Compute loops call it between pieces of work, so that
   /// communication goes on meanwhile. With a progress thread it only throws what has failed. Throws as Work::wait().
   virtual void progress() = 0;
+  /// Adds to the table's exposed times what streams that follow operations (Options::stream) have stood still for them,
+  /// as far as they have come. By the rank's own thread.
+  virtual void count_stalls() = 0;
   /// Whether a thread of this rank drives its operations while it computes.
   virtual bool has_progress_thread() const = 0;
   /// Any thread may ask.

@@ -96,6 +96,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   }
 
   const StepNumbers::Values numbers = read_numbers();
+  parts_.world.count_stalls();
   result.num_tokens = numbers.num_tokens;
   result.loss = numbers.loss / static_cast<double>(std::max<int64_t>(numbers.num_tokens, 1));
   result.grad_norm = std::sqrt(numbers.sum_of_squares);

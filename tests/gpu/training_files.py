@@ -7,6 +7,8 @@
                                                      --log LOG; exit status 1 where one is further from REFERENCE's than
                                                      TOLERANCE of that
   training_files.py speed LOG [PYTORCH]              tokens/s of a run, beside those of torch_yardstick.py
+  training_files.py exposed LOG ALONE                how much of the communication of a run is exposed, where ALONE is of
+                                                     the same run that communicates instead of computing
 
 Logs are what train_gpt --log and torch_yardstick.py losses --log write.
 """
@@ -70,6 +72,11 @@ def speed(path, pytorch_path=None):
         print(f"PyTorch: {pytorch:.0f} tokens/s; ours are {summary['tokens_per_s'] / pytorch:.2f} times as many")
 
 
+def exposed(path, alone_path):
+    ours, alone = (read_log(log)[1]["communication"]["exposed_ms_per_step"] for log in (path, alone_path))
+    print(f"exposed: {ours:.2f} of {alone:.2f} ms a step, {100 * ours / alone:.1f}%" if alone > 0 else "exposed: nothing")
+
+
 def main(arguments):
     if len(arguments) == 4 and arguments[0] == "tokens":
         return write_tokens(arguments[1], int(arguments[2]), int(arguments[3]))
@@ -77,6 +84,8 @@ def main(arguments):
         return run_like(arguments[1], float(arguments[2]), arguments[3], arguments[4:])
     if len(arguments) in (2, 3) and arguments[0] == "speed":
         return speed(*arguments[1:])
+    if len(arguments) == 3 and arguments[0] == "exposed":
+        return exposed(*arguments[1:])
     print(__doc__, file=sys.stderr)
     return 2
 

@@ -10,6 +10,7 @@
 #include "runtime/comm/cuda/mode.h"
 #include "runtime/comm/cuda/peer_device.h"
 #include "runtime/comm/cuda/staging_device.h"
+#include "runtime/comm/observe/stream_clock.h"
 
 namespace sixfold::comm {
 
@@ -21,6 +22,8 @@ class GpuProvider {
   /// Called by the rank's own thread, before all others: makes its GPU current for the thread. Of what it returns, gpu
   /// and peers are set.
   virtual GpuPlace place(int local_rank) = 0;
+  /// Of streams of the rank's GPU.
+  virtual std::unique_ptr<StreamClock> clock() = 0;
   /// For collectives of ranks of this process that share a GPU: one object for all of them. It lives as long as this.
   virtual GridDevice& grid(int local_rank) = 0;
   /// For groups of ranks that reach one another's memory: one object a rank, for all of its groups. Lives as long as

@@ -11,7 +11,7 @@ namespace sixfold::comm {
 class MeetingWork final : public WorkState {
  public:
   MeetingWork(MeetingGroup& group, std::string text, void* stream)
-      : WorkState(group.engine()), group_(group), text_(std::move(text)), stream_(stream) {}
+      : WorkState(group.engine(), stream), group_(group), text_(std::move(text)) {}
   /// `operation` has started.
   void add(std::shared_ptr<Rendezvous> part, const WatchedOperation& operation) {
     if (parts_.empty()) set_watched(operation);
@@ -40,11 +40,6 @@ class MeetingWork final : public WorkState {
     }
     return ranks;
   }
-  void join() override {
-    if (stream_ == nullptr || joined_) return;
-    joined_ = true;
-    for (const auto& part : parts_) part->work()->order_before(stream_);
-  }
   /// True when the operation itself is done, and the group can let go of it.
   bool advance() {
     if (!launched_) {
@@ -52,7 +47,7 @@ class MeetingWork final : public WorkState {
       if (!launched_) return false;
       launched_s_ = seconds_now();
     }
-    if (stream_ != nullptr) done_ = true;
+    if (stream() != nullptr) done_ = true;
     for (const auto& part : parts_) {
       if (!part->work()->done()) return false;
     }
@@ -66,6 +61,9 @@ class MeetingWork final : public WorkState {
   }
 
  private:
+  void order_before(void* stream) override {
+    for (const auto& part : parts_) part->work()->order_before(stream);
+  }
   int peer_of(size_t part, int deposit) const {
     if (messages_.empty()) return deposit;
     return deposit == 0 ? messages_[part].sender : messages_[part].receiver;
@@ -84,7 +82,6 @@ class MeetingWork final : public WorkState {
 
   MeetingGroup& group_;
   std::string text_;
-  void* stream_;
   double launched_s_ = 0;
   std::vector<std::shared_ptr<Rendezvous>> parts_;
   std::vector<WatchedOperation> operations_;  // by part
@@ -93,7 +90,7 @@ class MeetingWork final : public WorkState {
     bool sends;
   };
   std::vector<Message> messages_;  // by part; empty: the parts are collectives
-  bool launched_ = false, joined_ = false;
+  bool launched_ = false;
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
 };
 
@@ -147,7 +144,7 @@ std::shared_ptr<WorkState> MeetingGroup::start(const Collective& c) {
   work->add(part, operation);
   under_way_.push_back(work);
   poll();
-  still.count(operation, seconds_now());
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

@@ -160,7 +160,7 @@ std::shared_ptr<WorkState> PeerGroup::start(const Collective& c) {
   part.counts = c.counts;
   line.push(std::move(part));
   poll();
-  still.count(watched, seconds_now());
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

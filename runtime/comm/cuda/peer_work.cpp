@@ -45,16 +45,14 @@ std::vector<int> PeerWork::awaited_ranks() const {
   return ranks;
 }
 
-void PeerWork::join() {
-  if (stream_ == nullptr || joined_) return;
-  joined_ = true;
-  for (const auto& mark : marks_) mark->order_before(stream_);
+void PeerWork::order_before(void* stream) {
+  for (const auto& mark : marks_) mark->order_before(stream);
 }
 
 void PeerWork::part_launched(std::shared_ptr<DeviceMark> mark) {
   if (mark == nullptr) return;
   marks_.push_back(std::move(mark));
-  if (--num_unlaunched_ == 0 && stream_ != nullptr) done_.store(true, std::memory_order_release);
+  if (--num_unlaunched_ == 0 && stream() != nullptr) done_.store(true, std::memory_order_release);
 }
 
 void PeerWork::part_done() {

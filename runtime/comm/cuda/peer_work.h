@@ -15,7 +15,7 @@ namespace sixfold::comm {
 class PeerWork final : public WorkState {
  public:
   /// `stream`: as Options::stream.
-  PeerWork(ProgressEngine& progress, void* stream) : WorkState(progress), stream_(stream) {}
+  PeerWork(ProgressEngine& progress, void* stream) : WorkState(progress, stream) {}
 
   /// What it is, or one more message of the batch: "all_reduce #3 (dp.grads)".
   void name(const std::string& text, const std::string& group, const WatchedOperation& watched);
@@ -38,7 +38,6 @@ class PeerWork final : public WorkState {
   std::string describe() const override { return text_ + " of group " + group_; }
   std::string diagnose() const override;
   std::vector<int> awaited_ranks() const override;
-  void join() override;
 
   // By the group, under the engine's lock.
 
@@ -49,12 +48,12 @@ class PeerWork final : public WorkState {
   void part_done();
 
  private:
+  void order_before(void* stream) override;
+
   std::string text_, group_;
-  void* stream_;
   std::vector<Counterpart> counterparts_;
   std::vector<std::shared_ptr<DeviceMark>> marks_;
   int num_unlaunched_ = 0, num_undone_ = 0;
-  bool joined_ = false;
   std::atomic<bool> done_{false};  // the rank looks without the lock
 };
 

@@ -17,7 +17,7 @@ constexpr int kMessageSlots = 2;  // a message is copied on one side only
 /// One collective, or the messages of one batch.
 class StagedWork final : public WorkState {
  public:
-  StagedWork(ProgressEngine& progress, void* stream) : WorkState(progress), stream_(stream) {}
+  StagedWork(ProgressEngine& progress, void* stream) : WorkState(progress, stream) {}
   void add(std::shared_ptr<StagedOperation> operation, const WatchedOperation& its_watched) {
     if (operations_.empty()) set_watched(its_watched);
     operations_.push_back({std::move(operation), its_watched});
@@ -46,13 +46,6 @@ class StagedWork final : public WorkState {
     }
     return ranks;
   }
-  void join() override {
-    if (stream_ == nullptr || joined_) return;
-    joined_ = true;
-    for (const Part& part : operations_) {
-      if (part.operation->last_copy()) part.operation->last_copy()->order_before(stream_);
-    }
-  }
   /// True when all is done, and the group can let go of it.
   bool advance() {
     bool issued = true, all = true;
@@ -69,20 +62,23 @@ class StagedWork final : public WorkState {
       issued &= part.operation->issued();
       all &= part.finished;
     }
-    if (all || (stream_ != nullptr && issued)) done_.store(true, std::memory_order_release);
+    if (all || (stream() != nullptr && issued)) done_.store(true, std::memory_order_release);
     return all;
   }
 
  private:
+  void order_before(void* stream) override {
+    for (const Part& part : operations_) {
+      if (part.operation->last_copy()) part.operation->last_copy()->order_before(stream);
+    }
+  }
   struct Part {
     std::shared_ptr<StagedOperation> operation;
     WatchedOperation watched;
     bool finished = false;
   };
 
-  void* stream_;
   std::vector<Part> operations_;
-  bool joined_ = false;
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
 };
 
@@ -157,7 +153,7 @@ std::shared_ptr<WorkState> StagedGroup::start(const Collective& c) {
   line_->push(std::move(operation));
   under_way_.push_back(work);
   poll();
-  still.count(watched, seconds_now());
+  still.count(work->watched(), seconds_now());
   return work;
 }
 

@@ -92,6 +92,8 @@ HostWorld::HostWorld(const WorldOptions& options, const HostWorldParts& parts)
     gpu_place_ = options_.gpus->place(local_rank(parts_));
     gpu_place_.host = parts_.hosts.node_of(parts_.rank);
     gpu_place_.process = parts_.process;
+    clock_ = options_.gpus->clock();
+    engine_.time_streams(*clock_);
   }
   if (wants_thread(options, parts)) thread_.emplace(engine_);
 }

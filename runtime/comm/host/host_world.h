@@ -46,6 +46,7 @@ class HostWorld : public World {
   CommTable& comm_table() override { return table_; }
   CommLog* comm_log() override { return log_ ? &*log_ : nullptr; }
   void progress() override { engine_.progress(); }
+  void count_stalls() override { engine_.count_stalls(); }
   bool has_progress_thread() const override { return thread_.has_value(); }
   const GpuUse* gpu_use() const override { return gpu_groups_ ? &gpu_groups_->use() : nullptr; }
   std::string kind() const override { return parts_.kind; }
@@ -76,7 +77,8 @@ class HostWorld : public World {
   HostContext context_;
   int num_groups_ = 0;
   int num_shared_ = 0;
-  GpuPlace gpu_place_;                     // where there are GPUs
+  GpuPlace gpu_place_;                     // where there are GPUs, as the next
+  std::unique_ptr<StreamClock> clock_;     // goes after the engine's last look
   std::unique_ptr<GpuGroups> gpu_groups_;  // made with the first group on them
   std::unique_ptr<Communicator> group_;    // goes before what it uses
   std::optional<ProgressThread> thread_;   // goes first: from then on this rank's own thread is alone

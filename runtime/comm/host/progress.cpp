@@ -129,6 +129,21 @@ void ProgressEngine::wait(WorkState& work) {
   drive_to_end(work, start);
 }
 
+void ProgressEngine::wait_and_join(WorkState& work) {
+  void* const stream = work.waiting_stream();
+  const bool timed = stalls_ && stream != nullptr;
+  StreamStalls::Moment since = timed ? stalls_->begin(stream) : nullptr;
+  wait(work);
+  work.join();
+  if (timed) stalls_->end(std::move(since), stream, work.watched());
+}
+
+void ProgressEngine::count_stalls() {
+  if (!stalls_) return;
+  const std::lock_guard guard(lock_);
+  stalls_->collect();
+}
+
 void ProgressEngine::finish(Progressable& group) {
   while (const std::shared_ptr<WorkState> work = group.outstanding()) {
     if (!work->done()) {

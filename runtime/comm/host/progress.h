@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "runtime/comm/host/rank_lock.h"
 #include "runtime/comm/host/work.h"
 #include "runtime/comm/observe/clock.h"
+#include "runtime/comm/observe/stream_stalls.h"
 #include "runtime/comm/world.h"
 
 namespace sixfold::comm {
@@ -90,6 +92,12 @@ class ProgressEngine {
   /// Until `work` is done. Throws CommError on abort, when a rank that it needs has left or is gone, or when nothing
   /// has moved for timeout_s, not counting the time that another rank spends in a section (World::Section).
   void wait(WorkState& work);
+  /// The same; then the work's stream follows it, for which it may stand still (StreamStalls).
+  void wait_and_join(WorkState& work);
+  /// From now on streams are timed by `clock`, which outlives the engine.
+  void time_streams(StreamClock& clock) { stalls_.emplace(clock, table()); }
+  /// Adds to exposed times what streams have stood still so far.
+  void count_stalls();
   /// Ends a group: drives what is outstanding to its end where `drives` (unless the World has failed), and forgets it.
   /// Logs what fails. `name`: for the log.
   void close(Progressable& group, const std::string& name, bool drives);
@@ -145,6 +153,7 @@ class ProgressEngine {
   std::exception_ptr background_error_;
   uint64_t num_drives_ = 0;
   const WorkState* awaited_ = nullptr;
+  std::optional<StreamStalls> stalls_;  // where streams are timed
 };
 
 }  // namespace sixfold::comm

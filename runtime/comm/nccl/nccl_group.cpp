@@ -11,7 +11,7 @@ namespace sixfold::comm {
 class NcclWork final : public WorkState {
  public:
   NcclWork(ProgressEngine& progress, std::string text, void* stream)
-      : WorkState(progress), text_(std::move(text)), stream_(stream) {}
+      : WorkState(progress, stream), text_(std::move(text)) {}
   /// What it stands for: a collective, or each message of a batch.
   void add(WatchedOperation operation, double start_s) {
     engine().watch().start(operation, start_s);
@@ -20,14 +20,9 @@ class NcclWork final : public WorkState {
   }
   void issued(std::unique_ptr<QueueMark> mark) { marks_.push_back(std::move(mark)); }
   /// With a stream, what waits for the operation is the stream.
-  bool done() const override { return done_ || stream_ != nullptr; }
+  bool done() const override { return done_ || stream() != nullptr; }
   std::string describe() const override { return text_; }
   std::string diagnose() const override { return "NCCL does not say which ranks have entered it"; }
-  void join() override {
-    if (stream_ == nullptr || joined_) return;
-    joined_ = true;
-    for (const auto& mark : marks_) mark->order_before(stream_);
-  }
   bool advance() {
     if (!std::all_of(marks_.begin(), marks_.end(), [](const auto& mark) { return mark->done(); })) return false;
     const double end = seconds_now();
@@ -37,12 +32,14 @@ class NcclWork final : public WorkState {
   }
 
  private:
+  void order_before(void* stream) override {
+    for (const auto& mark : marks_) mark->order_before(stream);
+  }
+
   std::string text_;
-  void* stream_;
   std::vector<WatchedOperation> operations_;
   std::vector<std::unique_ptr<QueueMark>> marks_;
   std::atomic<bool> done_{false};  // the rank looks without the engine's lock
-  bool joined_ = false;
 };
 
 NcclGroup::NcclGroup(const NcclSetup& setup, std::unique_ptr<OwnGroup> host, OpenGroup open)

@@ -36,7 +36,8 @@ struct CommRow {
   double seconds = 0;               // start to end, operations that run side by side counted each
   double wait_seconds = 0;          // of these, until the last rank had entered the operation; see knows_waits
   /// In which this rank's thread was inside the communication layer for it: issue, poll, wait. A moment counts in one
-  /// row only, whatever else is under way.
+  /// row only, whatever else is under way. Of operations that a stream follows, in which the stream stood still between
+  /// what came before the wait and what came after it (observe/stream_stalls.h).
   double exposed_seconds = 0;
   double exposed_wait_seconds = 0;  // of these, for ranks that were late; see knows_waits
   bool knows_inter = true;          // of all its operations, what went to other nodes

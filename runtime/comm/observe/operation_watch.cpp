@@ -84,6 +84,7 @@ void OperationWatch::add_sent(const WatchedOperation& operation, const SentBytes
 }
 
 void OperationWatch::expose(const WatchedOperation& operation, double now_s) {
+  if (operation.in_stream) return;
   const double waited = union_length(late_);
   CommRow& row = operation.row->of(table_.phase());
   row.exposed_seconds += now_s - still_since_s_;

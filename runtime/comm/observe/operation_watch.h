@@ -28,6 +28,7 @@ struct WatchedOperation {
   uint64_t logged = CommLog::kNotLogged;  // in the log
   double started_s = 0;                   // 0: not yet
   bool is_part = false;                   // of another, for which the rest stands: only what it sends is counted
+  bool in_stream = false;                 // of a GPU: StreamStalls counts for how long that stands still
 };
 
 /// What a group issues.
@@ -89,7 +90,7 @@ class OperationWatch {
     }
     Standstill(const Standstill&) = delete;
     Standstill& operator=(const Standstill&) = delete;
-    /// Charges it to `operation`.
+    /// Charges it to `operation`, unless that is in a stream.
     void count(const WatchedOperation& operation, double now_s) {
       if (is_outer_) watch_.expose(operation, now_s);
     }

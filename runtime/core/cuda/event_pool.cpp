@@ -4,7 +4,7 @@ namespace sixfold::cuda {
 
 Event EventPool::take() {
   const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return Event();
+  if (idle_.empty()) return Event(timed_ == Timed::Yes);
   Event event = std::move(idle_.back());
   idle_.pop_back();
   return event;

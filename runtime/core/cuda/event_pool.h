@@ -2,6 +2,7 @@
 // operations all are made.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -13,10 +14,14 @@ namespace sixfold::cuda {
 /// Any thread: events come back from whoever drops the last handle to an operation.
 class EventPool {
  public:
+  /// Whether its events tell time (elapsed_seconds), which makes them a little slower.
+  enum class Timed : uint8_t { No, Yes };
+  explicit EventPool(Timed timed = Timed::No) : timed_(timed) {}
   Event take();
   void give_back(Event event);
 
  private:
+  const Timed timed_;
   std::mutex mutex_;
   std::vector<Event> idle_;
 };

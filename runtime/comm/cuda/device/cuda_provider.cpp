@@ -38,6 +38,7 @@ class CudaProvider final : public GpuProvider {
     }
     return place;
   }
+  std::unique_ptr<StreamClock> clock() override { return make_cuda_clock(); }
   GridDevice& grid(int local_rank) override {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<GridDevice>& grid = grids_[device_of(local_rank)];
