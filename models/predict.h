@@ -51,7 +51,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
                                                     const comm::Communicator& sp_group);
 
 /// Peak bytes of activations of a rank in training, with attention that keeps no matrix of scores; none where the
-/// device's does (kernels/temporaries.h). Elements that stay from forward to backward (block.cpp, ends.cpp),
+/// device's does (kernels::attention_streams()). Elements that stay from forward to backward (block.cpp, ends.cpp),
 /// with K = C / N; those in parentheses are f32, the others of the activations' dtype:
 ///
 ///   block   4 r C + 12 R K + (4 r + R H / N), and R K more with sp: the output of attention by heads;
@@ -74,7 +74,7 @@ std::vector<parallel::TagTraffic> predicted_traffic(const GptConfig& config, con
 ///
 /// E is what the MLP half has left behind by then: its gradients, r C + (1 - s) r C + s (2 R C - r C), where weights
 /// are left to backward_weights; where they overlap, they are done and the half's 8 R K gone: -8 R K. The rest is what
-/// kernels need while they run, by the same header:
+/// kernels need while they run (kernels/temporaries.h):
 ///
 ///   D   dropout on rows of C channels, where something is dropped
 ///   A   attention's backward, of B T n tokens and H / N / n heads

@@ -68,35 +68,25 @@ struct FlashQueryGradient {
   template <typename Block>
   SIXFOLD_DEVICE void operator()(Block& block, int64_t index) const {
     const HeadTile at = tensors.template tile<Order::Last>(index, kQueries);
-    const int seq_len = tensors.seq_len(), num_keys = seq_len < at.row0 + kQueries ? seq_len : at.row0 + kQueries;
+    const int seq_len = tensors.seq_len(), num_keys = tensors.num_keys(at, kQueries);
     T* shared = reinterpret_cast<T*>(block.shared());
     const QueryTile q{shared}, dout{shared + QueryTile::kSize};
     const auto keys = [&](int tile) { return KeyTile{shared + 2 * QueryTile::kSize + tile % 2 * KeyTile::kSize}; };
     const auto values = [&](int tile) { return KeyTile{keys(tile).data + 2 * KeyTile::kSize}; };
-    const auto load_keys = [&](int tile) {
-      load_tile(block, keys(tile), tensors.qkv_rows(at, tensors.qkv, 1), tile * kKeys, seq_len);
-      load_tile(block, values(tile), tensors.qkv_rows(at, tensors.qkv, 2), tile * kKeys, seq_len);
-    };
+    const auto load_keys = [&](int tile) { tensors.load_keys(block, at, tile, keys(tile), values(tile)); };
 
     PerWarp<kWarps, State> states;
     block.each_warp([&](const Warp& warp) { start(warp, states[warp.index()], at, at.row0 + warp.index() * 16 * kM); });
     load_tile(block, q, tensors.qkv_rows(at, tensors.qkv, 0), at.row0, seq_len);
     load_tile(block, dout, tensors.out_rows(at, gradients.dout), at.row0, seq_len);
-    load_keys(0);
-    SIXFOLD_UNROLL_BY(1)
-    for (int tile = 0; tile * kKeys < num_keys; ++tile) {
-      block.await_copies();
-      block.sync();  // the tile is there for all, and the one before has been worked on by all
-      if ((tile + 1) * kKeys < num_keys) load_keys(tile + 1);
-      block.each_warp([&](const Warp& warp) {
-        const int in_tile = warp.index() * 16 * kM;
-        SIXFOLD_UNROLL_BY(1)
-        for (int step = 0; step < kKeys; step += kStep) {
-          add_keys(warp, states[warp.index()], q, dout, in_tile, keys(tile), values(tile), step, at.row0 + in_tile,
-                   tile * kKeys + step);
-        }
-      });
-    }
+    for_each_tile<kKeys>(block, 0, num_keys, load_keys, [&](const Warp& warp, int tile) {
+      const int in_tile = warp.index() * 16 * kM;
+      SIXFOLD_UNROLL_BY(1)
+      for (int step = 0; step < kKeys; step += kStep) {
+        add_keys(warp, states[warp.index()], q, dout, in_tile, keys(tile), values(tile), step, at.row0 + in_tile,
+                 tile * kKeys + step);
+      }
+    });
     block.each_warp([&](const Warp& warp) {
       const GlobalRows<T> rows = tensors.qkv_rows(at, dqkv, 0);
       store_sums(warp, states[warp.index()].dq, rows, at.row0 + warp.index() * 16 * kM, seq_len,
@@ -108,18 +98,12 @@ struct FlashQueryGradient {
   /// Queries beyond the last have lse and delta 0: nothing of them is stored.
   SIXFOLD_DEVICE void start(const Warp& warp, State& state, const HeadTile& at, int query0) const {
     clear(warp, state.dq);
-    warp.each_lane([&](int lane) {
-      SIXFOLD_UNROLL
-      for (int m = 0; m < kM; ++m) {
-        SIXFOLD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int query = query0 + 16 * m + sum_row(lane, 2 * half);
-          const bool there = query < tensors.seq_len();
-          const int64_t offset = tensors.shape.lse_offset(at.b, at.h, query);
-          state.lse2[m][lane][half] = there ? gradients.lse[offset] * kLog2E : 0;
-          state.delta[m][lane][half] = there ? gradients.delta[offset] : 0;
-        }
-      }
+    each_sum_row<kM>(warp, [&](int lane, int m, int half) {
+      const int query = query0 + 16 * m + sum_row(lane, 2 * half);
+      const bool there = query < tensors.seq_len();
+      const int64_t offset = tensors.shape.lse_offset(at.b, at.h, query);
+      state.lse2[m][lane][half] = there ? gradients.lse[offset] * kLog2E : 0;
+      state.delta[m][lane][half] = there ? gradients.delta[offset] : 0;
     });
   }
 
@@ -197,21 +181,14 @@ struct FlashKeyGradient {
     });
     load_tile(block, k, tensors.qkv_rows(at, tensors.qkv, 1), at.row0, seq_len);
     load_tile(block, v, tensors.qkv_rows(at, tensors.qkv, 2), at.row0, seq_len);
-    load_queries(first);
-    SIXFOLD_UNROLL_BY(1)
-    for (int tile = first; tile * kQueries < seq_len; ++tile) {
-      block.await_copies();
-      block.sync();  // the tile is there for all, and the one before has been worked on by all
-      if ((tile + 1) * kQueries < seq_len) load_queries(tile + 1);
-      block.each_warp([&](const Warp& warp) {
-        const int in_tile = warp.index() * 16 * kM;
-        SIXFOLD_UNROLL_BY(1)
-        for (int step = 0; step < kQueries; step += kStep) {
-          add_queries(warp, states[warp.index()], k, v, in_tile, queries(tile), step, at.row0 + in_tile,
-                      tile * kQueries + step);
-        }
-      });
-    }
+    for_each_tile<kQueries>(block, first, seq_len, load_queries, [&](const Warp& warp, int tile) {
+      const int in_tile = warp.index() * 16 * kM;
+      SIXFOLD_UNROLL_BY(1)
+      for (int step = 0; step < kQueries; step += kStep) {
+        add_queries(warp, states[warp.index()], k, v, in_tile, queries(tile), step, at.row0 + in_tile,
+                    tile * kQueries + step);
+      }
+    });
     block.each_warp([&](const Warp& warp) {
       const int key0 = at.row0 + warp.index() * 16 * kM;
       store_sums(warp, states[warp.index()].dk, tensors.qkv_rows(at, dqkv, 1), key0, seq_len,

@@ -35,30 +35,20 @@ struct FlashForward {
   template <typename Block>
   SIXFOLD_DEVICE void operator()(Block& block, int64_t index) const {
     const HeadTile at = tensors.template tile<Order::Last>(index, kQueries);
-    const int seq_len = tensors.seq_len(), num_keys = seq_len < at.row0 + kQueries ? seq_len : at.row0 + kQueries;
+    const int seq_len = tensors.seq_len(), num_keys = tensors.num_keys(at, kQueries);
     T* shared = reinterpret_cast<T*>(block.shared());
     const QueryTile q{shared};
     const auto keys = [&](int tile) { return KeyTile{shared + QueryTile::kSize + tile % 2 * KeyTile::kSize}; };
     const auto values = [&](int tile) { return KeyTile{shared + QueryTile::kSize + (2 + tile % 2) * KeyTile::kSize}; };
-    const auto load_keys = [&](int tile) {
-      load_tile(block, keys(tile), tensors.qkv_rows(at, tensors.qkv, 1), tile * kKeys, seq_len);
-      load_tile(block, values(tile), tensors.qkv_rows(at, tensors.qkv, 2), tile * kKeys, seq_len);
-    };
+    const auto load_keys = [&](int tile) { tensors.load_keys(block, at, tile, keys(tile), values(tile)); };
 
     PerWarp<kWarps, State> states;
     block.each_warp([&](const Warp& warp) { start(warp, states[warp.index()]); });
     load_tile(block, q, tensors.qkv_rows(at, tensors.qkv, 0), at.row0, seq_len);
-    load_keys(0);
-    SIXFOLD_UNROLL_BY(1)
-    for (int tile = 0; tile * kKeys < num_keys; ++tile) {
-      block.await_copies();
-      block.sync();  // the tile is there for all, and the one before has been worked on by all
-      if ((tile + 1) * kKeys < num_keys) load_keys(tile + 1);
-      block.each_warp([&](const Warp& warp) {
-        const int in_tile = warp.index() * 16 * kM;
-        add_keys(warp, states[warp.index()], q, in_tile, keys(tile), values(tile), at.row0 + in_tile, tile * kKeys);
-      });
-    }
+    for_each_tile<kKeys>(block, 0, num_keys, load_keys, [&](const Warp& warp, int tile) {
+      const int in_tile = warp.index() * 16 * kM;
+      add_keys(warp, states[warp.index()], q, in_tile, keys(tile), values(tile), at.row0 + in_tile, tile * kKeys);
+    });
     block.each_warp(
         [&](const Warp& warp) { finish(warp, states[warp.index()], at, at.row0 + warp.index() * 16 * kM); });
   }
@@ -66,15 +56,9 @@ struct FlashForward {
  private:
   SIXFOLD_DEVICE void start(const Warp& warp, State& state) const {
     clear(warp, state.o);
-    warp.each_lane([&](int lane) {
-      SIXFOLD_UNROLL
-      for (int m = 0; m < kM; ++m) {
-        SIXFOLD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          state.maxima[m][lane][half] = -INFINITY;
-          state.sums[m][lane][half] = 0;
-        }
-      }
+    each_sum_row<kM>(warp, [&](int lane, int m, int half) {
+      state.maxima[m][lane][half] = -INFINITY;
+      state.sums[m][lane][half] = 0;
     });
   }
 
@@ -145,17 +129,11 @@ struct FlashForward {
     for (int m = 0; m < kM; ++m) warp.sum_of_quads(state.sums[m]);
     store_sums(warp, state.o, tensors.out_rows(at, out), query0, tensors.seq_len(),
                [&](int lane, int m, int half) { return 1.0f / state.sums[m][lane][half]; });
-    warp.each_lane([&](int lane) {
-      SIXFOLD_UNROLL
-      for (int m = 0; m < kM; ++m) {
-        SIXFOLD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int query = query0 + 16 * m + sum_row(lane, 2 * half);
-          if (lane % 4 == 0 && query < tensors.seq_len()) {
-            lse[tensors.shape.lse_offset(at.b, at.h, query)] =
-                kLn2 * state.maxima[m][lane][half] + logf(state.sums[m][lane][half]);
-          }
-        }
+    each_sum_row<kM>(warp, [&](int lane, int m, int half) {
+      const int query = query0 + 16 * m + sum_row(lane, 2 * half);
+      if (lane % 4 == 0 && query < tensors.seq_len()) {
+        lse[tensors.shape.lse_offset(at.b, at.h, query)] =
+            kLn2 * state.maxima[m][lane][half] + logf(state.sums[m][lane][half]);
       }
     });
   }

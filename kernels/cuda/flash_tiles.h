@@ -52,6 +52,10 @@ struct FlashTensors {
     return {head / shape.num_heads, head % shape.num_heads, static_cast<int>(tile) * tile_rows};
   }
   SIXFOLD_DEVICE int seq_len() const { return static_cast<int>(shape.seq_len); }
+  /// Keys up to the diagonal, of a tile of queries.
+  SIXFOLD_DEVICE int num_keys(const HeadTile& at, int num_queries) const {
+    return seq_len() < at.row0 + num_queries ? seq_len() : at.row0 + num_queries;
+  }
   /// Rows of q (part 0), k (1) or v (2), in qkv or in its gradient.
   template <typename U>
   SIXFOLD_DEVICE GlobalRows<U> qkv_rows(const HeadTile& at, U* data, int part) const {
@@ -63,7 +67,28 @@ struct FlashTensors {
   SIXFOLD_DEVICE GlobalRows<U> out_rows(const HeadTile& at, U* out) const {
     return {out + shape.out_offset(at.b, at.h, 0), shape.num_channels(), static_cast<int>(shape.head_dim), aligned};
   }
+  /// Issues the copies of a tile of keys and of their values.
+  template <typename Block, typename Tile>
+  SIXFOLD_DEVICE void load_keys(Block& block, const HeadTile& at, int tile, const Tile& keys,
+                                const Tile& values) const {
+    load_tile(block, keys, qkv_rows(at, qkv, 1), tile * Tile::kRows, seq_len());
+    load_tile(block, values, qkv_rows(at, qkv, 2), tile * Tile::kRows, seq_len());
+  }
 };
+
+/// work(warp, tile), of all warps, for the tiles of kRows rows from `first` on that begin before num_rows. load(tile)
+/// issues a tile's copies into one of two places, in turn: the next tile's are under way while one is worked on.
+template <int kRows, typename Block, typename Load, typename Work>
+SIXFOLD_DEVICE void for_each_tile(Block& block, int first, int num_rows, const Load& load, const Work& work) {
+  load(first);
+  SIXFOLD_UNROLL_BY(1)
+  for (int tile = first; tile * kRows < num_rows; ++tile) {
+    block.await_copies();
+    block.sync();  // the tile is there for all, and the one before has been worked on by all
+    if ((tile + 1) * kRows < num_rows) load(tile + 1);
+    block.each_warp([&](const Warp& warp) { work(warp, tile); });
+  }
+}
 
 /// Whether rows of `head_dim` elements T from these addresses on are whole chunks of 16 bytes.
 template <typename T>
@@ -89,27 +114,21 @@ void dispatch_head_dim(int64_t head_dim, F&& f) {
 template <typename T, int kM, int kN, typename Factor>
 SIXFOLD_DEVICE void store_sums(const Warp& warp, const Sums<kM, kN>& sums, const GlobalRows<T>& rows, int row0,
                                int num_rows, const Factor& factor) {
-  warp.each_lane([&](int lane) {
+  each_sum_row<kM>(warp, [&](int lane, int m, int half) {
+    const int row = row0 + 16 * m + sum_row(lane, 2 * half);
+    if (row >= num_rows) return;
+    const float times = factor(lane, m, half);
+    T* to = rows.data + row * rows.stride;
     SIXFOLD_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      SIXFOLD_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int row = row0 + 16 * m + sum_row(lane, 2 * half);
-        if (row >= num_rows) continue;
-        const float times = factor(lane, m, half);
-        T* to = rows.data + row * rows.stride;
-        SIXFOLD_UNROLL
-        for (int n = 0; n < kN; ++n) {
-          const int column = 8 * n + sum_column(lane, 0);
-          const float(&part)[4] = sums.part[m][n][lane];
-          const float pair[2] = {part[2 * half] * times, part[2 * half + 1] * times};
-          if (rows.aligned) {
-            if (column < rows.num_columns) store(to + column, pair);
-          } else {
-            if (column < rows.num_columns) to[column] = static_cast<T>(pair[0]);
-            if (column + 1 < rows.num_columns) to[column + 1] = static_cast<T>(pair[1]);
-          }
-        }
+    for (int n = 0; n < kN; ++n) {
+      const int column = 8 * n + sum_column(lane, 0);
+      const float(&part)[4] = sums.part[m][n][lane];
+      const float pair[2] = {part[2 * half] * times, part[2 * half + 1] * times};
+      if (rows.aligned) {
+        if (column < rows.num_columns) store(to + column, pair);
+      } else {
+        if (column < rows.num_columns) to[column] = static_cast<T>(pair[0]);
+        if (column + 1 < rows.num_columns) to[column + 1] = static_cast<T>(pair[1]);
       }
     }
   });

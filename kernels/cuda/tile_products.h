@@ -36,6 +36,18 @@ SIXFOLD_DEVICE void each_sum(const Warp& warp, const F& f) {
   });
 }
 
+/// f(lane, m, half) for all rows of sums that a lane has elements of: 16 m + sum_row(lane, 2 * half).
+template <int kM, typename F>
+SIXFOLD_DEVICE void each_sum_row(const Warp& warp, const F& f) {
+  warp.each_lane([&](int lane) {
+    SIXFOLD_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      SIXFOLD_UNROLL
+      for (int half = 0; half < 2; ++half) f(lane, m, half);
+    }
+  });
+}
+
 template <int kM, int kN>
 SIXFOLD_DEVICE void clear(const Warp& warp, Sums<kM, kN>& sums) {
   each_sum<Sums<kM, kN>>(warp, [&](int lane, int m, int n, int i) { sums.part[m][n][lane][i] = 0; });

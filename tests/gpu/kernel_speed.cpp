@@ -14,11 +14,10 @@
 #include "kernels/cuda/reference_attention.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/queue.h"
-#include "runtime/core/cuda/cuda_error.h"
-#include "runtime/core/cuda/stream.h"
 #include "runtime/core/device.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/rng.h"
+#include "tests/gpu/timing.h"
 
 namespace sixfold::test {
 namespace {
@@ -61,11 +60,11 @@ class Speed {
   Tensor filled(const Shape& shape) { return filled(shape, context.dtype); }
 
   void products(const std::string& name, double flop, const std::function<void()>& run) {
-    const double seconds = seconds_of(run);
+    const double seconds = kernel_seconds(run);
     line(name, seconds, flop / seconds * 1e-12, "TFLOP/s", flop / seconds / gemm_rate_, "a product");
   }
   void passes(const std::string& name, double bytes, const std::function<void()>& run) {
-    const double seconds = seconds_of(run);
+    const double seconds = kernel_seconds(run);
     line(name, seconds, bytes / seconds * 1e-9, "GB/s", bytes / seconds / copy_rate_, "a copy");
   }
 
@@ -76,15 +75,8 @@ class Speed {
   kernels::Context context;
 
  private:
-  double seconds_of(const std::function<void()>& run) const {
-    const auto stream = static_cast<cudaStream_t>(context.queue->stream());
-    for (int i = 0; i < kWarmups; ++i) run();
-    const cuda::Event begin(true), end(true);
-    begin.record(stream);
-    for (int i = 0; i < kRepeats; ++i) run();
-    end.record(stream);
-    cuda::check_cuda(cudaEventSynchronize(end.get()), "kernels that are timed");
-    return cuda::elapsed_seconds(begin, end) / kRepeats;
+  double kernel_seconds(const std::function<void()>& run) const {
+    return seconds_of(static_cast<cudaStream_t>(context.queue->stream()), kWarmups, kRepeats, run);
   }
   void line(const std::string& name, double seconds, double rate, const char* unit, double share,
             const char* of) const {
@@ -230,10 +222,5 @@ int run() {
 }  // namespace sixfold::test
 
 int main() {
-  try {
-    return sixfold::test::run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return sixfold::test::exit_status(sixfold::test::run);
 }

@@ -16,6 +16,7 @@
 #include "runtime/core/cuda/device_memory.h"
 #include "runtime/core/cuda/stream.h"
 #include "tests/gpu/ring_by_hand.h"
+#include "tests/gpu/timing.h"
 
 namespace sixfold::test {
 namespace {
@@ -24,7 +25,7 @@ using cuda::check_cuda;
 
 constexpr uint32_t kSlotElements = 64 * 1024 / sizeof(float);
 constexpr uint32_t kMaxBlocks = 16;  // of a rank, as the interpreter has
-constexpr int kLaunches = 10;
+constexpr int kWarmups = 1, kLaunches = 10;
 
 __global__ __launch_bounds__(comm::kBlockThreads) void ring(const __grid_constant__ RingArguments arguments,
                                                             const comm::KernelControl control) {
@@ -68,18 +69,6 @@ class Buffers {
   std::vector<std::unique_ptr<cuda::DeviceBlock>> in_, out_;
 };
 
-/// Seconds of one launch, of kLaunches in a row after one that warms up.
-template <typename Launch>
-double time_of(const cuda::Stream& stream, const Launch& launch) {
-  launch();
-  const cuda::Event begin(true), end(true);
-  begin.record(stream.get());
-  for (int i = 0; i < kLaunches; ++i) launch();
-  end.record(stream.get());
-  stream.synchronize();
-  return cuda::elapsed_seconds(begin, end) / kLaunches;
-}
-
 double by_hand(uint32_t num_ranks, uint64_t count, const Buffers& buffers, const cuda::Stream& stream) {
   int per_multiprocessor = 0, num_multiprocessors = 0;
   check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, ring, comm::kBlockThreads, 0),
@@ -105,7 +94,7 @@ double by_hand(uint32_t num_ranks, uint64_t count, const Buffers& buffers, const
   a.count = count;
   a.num_ranks = num_ranks;
   a.slot_elements = kSlotElements;
-  const double seconds = time_of(stream, [&] {
+  const double seconds = seconds_of(stream.get(), kWarmups, kLaunches, [&] {
     void* parameters[] = {&a, &control};
     check_cuda(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring), dim3(blocks, num_ranks),
                                            dim3(comm::kBlockThreads), parameters, 0, stream.get()),
@@ -130,7 +119,7 @@ double by_lists(uint32_t num_ranks, uint64_t count, const Buffers& buffers, cons
     collective.in_place.push_back(false);
   }
   std::shared_ptr<comm::GridWork> work;
-  const double seconds = time_of(stream, [&] {
+  const double seconds = seconds_of(stream.get(), kWarmups, kLaunches, [&] {
     collective.after = {grid.mark(stream.get())};
     work = grid.launch(collective);
     work->order_before(stream.get());
@@ -167,10 +156,5 @@ int run() {
 }  // namespace sixfold::test
 
 int main() {
-  try {
-    return sixfold::test::run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return sixfold::test::exit_status(sixfold::test::run);
 }
