@@ -183,8 +183,8 @@ class HostQueue final : public comm::PeerQueue {
     dispatch(launch.dtype, [&](auto element) {
       with_op(launch.op, [&]<ReduceOp op>() {
         PeerPlatform platform(control_, static_cast<uint32_t>(launch.rank));
-        comm::BlockRun<decltype(element), op, PeerPlatform> block(platform, program, index / program.num_splits,
-                                                                  index % program.num_splits);
+        comm::ProgramRun<decltype(element), op, PeerPlatform> block(platform, program, index / program.num_splits,
+                                                                    index % program.num_splits);
         f(block);
       });
     });

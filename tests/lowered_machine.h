@@ -98,7 +98,7 @@ class LoweredMachine {
         for (uint32_t split = 0; split < rank.program.num_splits; ++split) {
           HostPlatform& platform = platforms.emplace_back(gave_up, deadline);
           threads.emplace_back([&platform, &rank, channel, split] {
-            comm::BlockRun<T, op, HostPlatform>(platform, rank.program, channel, split).run();
+            comm::ProgramRun<T, op, HostPlatform>(platform, rank.program, channel, split).run();
           });
         }
       }

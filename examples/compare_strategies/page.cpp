@@ -250,8 +250,8 @@ std::string footer_html(const Comparison& comparison, const ComparisonPlan& plan
 }
 
 /// JSON within a script element: no "</" may be in it.
-std::string embedded(const nlohmann::ordered_json& json) {
-  std::string text = json.dump();
+std::string embedded(const nlohmann::ordered_json& data) {
+  std::string text = data.dump();
   for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at)) text.replace(at, 2, "<\\/");
   return "<script type=\"application/json\" id=\"data\">" + text + "</script>\n";
 }

@@ -12,8 +12,8 @@ namespace sixfold::compare_strategies {
 
 namespace {
 
-constexpr double kWidth = 1000;     // of a drawing, in its own units
-constexpr double kNarrowest = 0.8;  // what is shorter would not be seen
+constexpr double kTimelineWidth = 1000;  // of a drawing, in its own units
+constexpr double kNarrowest = 0.8;       // what is shorter would not be seen
 constexpr int kTop = 0, kTopHeight = 15, kBelow = 18, kBelowHeight = 6;
 
 struct Kind {
@@ -100,7 +100,7 @@ double longest_s(const Comparison& comparison) {
 
 std::string timelines_html(const Comparison& comparison) {
   const std::vector<double> ticks = axis_ticks(1e3 * longest_s(comparison));
-  const double scale = kWidth * 1e3 / ticks.back();
+  const double scale = kTimelineWidth * 1e3 / ticks.back();
   std::string html = "<div id=\"colours-of-timelines\">\n" + legend_html(comparison, "each rank:", kOnTop);
   html += legend_html(comparison, "messages of:", kBelowThat) + "</div>\n<div class=\"timelines\" id=\"timelines\">\n";
   for (const StrategyRecord& record : comparison.records) {

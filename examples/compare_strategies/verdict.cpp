@@ -122,7 +122,7 @@ std::map<std::string, std::vector<const CommEntry*>> by_axis(const StrategyRecor
   return axes;
 }
 
-std::optional<double> megabytes(const std::optional<double>& bytes) {
+std::optional<double> in_megabytes(const std::optional<double>& bytes) {
   return bytes ? std::optional(*bytes / kMega) : std::nullopt;
 }
 
@@ -205,7 +205,7 @@ Verdict judge(const StrategyRecord& record, const comm::Profile& profile) {
       const double mb = entry->bytes / entry->calls / kMega;
       cost.group_size = std::max(cost.group_size, entry->group_size);
       cost.messages += entry->calls;
-      cost.sent_mb = sum_of(cost.sent_mb, megabytes(entry->sent_bytes));
+      cost.sent_mb = sum_of(cost.sent_mb, in_megabytes(entry->sent_bytes));
       cost.largest_mb = std::max(cost.largest_mb, mb);
       cost.critical_mb += mb * critical_calls(record, *entry);
     }

@@ -8,7 +8,7 @@ namespace {
 
 std::string describe(const ShardSpec& spec, const Shape& full) {
   return "piece " + std::to_string(spec.index) + " of " + std::to_string(spec.count) + " of each of " +
-         std::to_string(spec.parts) + " parts of dim " + std::to_string(spec.dim) + " of " + to_string(full);
+         std::to_string(spec.parts) + " parts of dim " + std::to_string(spec.dim) + " of " + sixfold::to_string(full);
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ struct SliceOrder {
 
 /// Block (channel, split) of one rank; T and op are those of the operation (Sum for Avg).
 template <typename T, ReduceOp op, typename Platform>
-class BlockRun {
+class ProgramRun {
  public:
-  SIXFOLD_DEVICE BlockRun(Platform& platform, const RankProgram& program, uint32_t channel, uint32_t split)
+  SIXFOLD_DEVICE ProgramRun(Platform& platform, const RankProgram& program, uint32_t channel, uint32_t split)
       : platform_(platform), program_(program), channel_(channel), split_(split) {}
 
   /// Called by all threads of the block. False when a wait was given up: the links are unusable from then on.

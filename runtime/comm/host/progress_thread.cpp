@@ -10,7 +10,7 @@ namespace sixfold::comm {
 
 namespace {
 
-constexpr int kSpins = 256;  // after it has driven: longer than it takes the rank to issue an operation
+constexpr int kBusyRests = 256;  // after it has driven: longer than it takes the rank to issue an operation
 constexpr std::chrono::microseconds kNap{100};
 constexpr int kNaps = 200;  // some 20 to 30 ms
 
@@ -97,13 +97,13 @@ ProgressThread::Driven ProgressThread::take_turn() {
 
 void ProgressThread::rest() {
   ++num_rests_;
-  if (num_rests_ < kSpins) {
+  if (num_rests_ < kBusyRests) {
     cpu_pause();
-  } else if (num_rests_ < kSpins + kNaps) {
+  } else if (num_rests_ < kBusyRests + kNaps) {
     std::this_thread::sleep_for(kNap);
   } else {
     engine_.lock().park([this] { return !stops_ && !engine_.has_outstanding(); });
-    num_rests_ = kSpins;
+    num_rests_ = kBusyRests;
   }
 }
 

@@ -79,12 +79,6 @@ void set_time(Entry& entry, std::atomic<float>& after, double now_s) {
   after.store(static_cast<float>(now_s - entry.issued.load(std::memory_order_relaxed)), std::memory_order_release);
 }
 
-std::string seconds(double s) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f s", s);
-  return text;
-}
-
 }  // namespace
 
 struct FlightRecorder::Slot {
@@ -99,6 +93,12 @@ struct FlightRecorder::Slot {
   NameEntry names[kNames];
   Entry entries[kRecordedOperations];
 };
+
+std::string format_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  return text;
+}
 
 std::string Operation::describe() const {
   const bool sends = signature.primitive == Primitive::Send, receives = signature.primitive == Primitive::Recv;
@@ -253,7 +253,7 @@ std::string FlightRecorder::section_elsewhere(double now_s) const {
     const double since = slot.section_since.load(std::memory_order_acquire);
     if (since == 0 || slot.state.load(std::memory_order_acquire) != Slot::kRunning) continue;
     return "rank " + std::to_string(mates_[i]) + " is in section '" + load(slot.section_name).str() + "' since " +
-           seconds(now_s - since);
+           format_seconds(now_s - since);
   }
   return "";
 }

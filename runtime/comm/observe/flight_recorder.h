@@ -46,6 +46,9 @@ struct Operation {
   std::string describe() const;
 };
 
+/// As reports tell it: "1.5 s".
+std::string format_seconds(double seconds);
+
 /// Times are seconds of the host's steady clock (seconds_now()); 0: not yet.
 struct OperationRecord {
   Operation operation;

@@ -1,7 +1,6 @@
 #include "runtime/comm/observe/flight_report.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace sixfold::comm {
 
@@ -9,31 +8,25 @@ namespace {
 
 using Presence = RankSnapshot::Presence;
 
-std::string seconds(double s) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f s", s);
-  return text;
-}
-
 std::string presence_of(const RankSnapshot& rank, double now_s) {
   switch (rank.presence) {
     case Presence::NotStarted:
       return "has not started";
     case Presence::Left:
-      return "has left " + seconds(now_s - rank.left_s) + " ago";
+      return "has left " + format_seconds(now_s - rank.left_s) + " ago";
     case Presence::Gone:
       return "is gone: its process " + std::to_string(rank.process.pid) + " has ended";
     case Presence::Running:
       break;
   }
-  return rank.waiting_since_s > 0 ? "waiting since " + seconds(now_s - rank.waiting_since_s) : "computing";
+  return rank.waiting_since_s > 0 ? "waiting since " + format_seconds(now_s - rank.waiting_since_s) : "computing";
 }
 
 std::string line_of(const RankSnapshot& rank, bool awaited, double now_s) {
   std::string line = "  rank " + std::to_string(rank.rank) + ": " + presence_of(rank, now_s);
   if (awaited) line += "; HAS NOT ENTERED what is waited for";
   if (!rank.section.empty()) {
-    line += "; in section '" + rank.section + "' since " + seconds(now_s - rank.section_since_s);
+    line += "; in section '" + rank.section + "' since " + format_seconds(now_s - rank.section_since_s);
   }
   const OperationRecord* under_way = rank.under_way();
   if (under_way != nullptr) {
@@ -45,7 +38,7 @@ std::string line_of(const RankSnapshot& rank, bool awaited, double now_s) {
   }
   const OperationRecord* done = rank.last_done();
   if (done == nullptr) return line + "; nothing done yet";
-  return line + "; last done, " + seconds(now_s - done->done_s) + " ago: " + done->operation.describe();
+  return line + "; last done, " + format_seconds(now_s - done->done_s) + " ago: " + done->operation.describe();
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ __global__ __launch_bounds__(kBlockThreads) void interpret(const __grid_constant
   if (threadIdx.x == 0) program = program_of(arguments, blockIdx.y);
   __syncthreads();
   BlockPlatform platform(arguments.control, arguments.first_rank + blockIdx.y);
-  BlockRun<T, op, BlockPlatform>(platform, program, blockIdx.x / program.num_splits, blockIdx.x % program.num_splits)
+  ProgramRun<T, op, BlockPlatform>(platform, program, blockIdx.x / program.num_splits, blockIdx.x % program.num_splits)
       .run();
 }
 
@@ -30,7 +30,7 @@ __global__ __launch_bounds__(kBlockThreads) void slice(const __grid_constant__ S
   if (threadIdx.x == 0) program = program_of(arguments.grid, 0);
   __syncthreads();
   GridPlatform platform(arguments.grid.control, arguments.grid.first_rank);
-  BlockRun<T, op, GridPlatform>(platform, program, arguments.order.channel, 0).run_slice(arguments.order);
+  ProgramRun<T, op, GridPlatform>(platform, program, arguments.order.channel, 0).run_slice(arguments.order);
 }
 
 template <typename T, ReduceOp op>
