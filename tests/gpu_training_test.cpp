@@ -11,7 +11,8 @@ namespace {
 
 const std::string kModel =
     "--layers 2 --heads 4 --dim 32 --seq-len 8 --dropout 0.1 --global-batch 8 --optimizer sgd --lr 0.05 --warmup 0 "
-    "--clip 0.5 --steps 3 --threads 1";
+    "--clip 0.5 --threads 1 --steps " +
+    std::string(kSanitized ? "2" : "3");
 
 RunOutcome run_on_cpu(const std::string& options) {
   RunOutcome outcome;
@@ -121,6 +122,7 @@ TEST(GpuTraining, Bf16IsPredictedForEveryStageWithAdamW) {
       "--algorithm ring --optimizer adamw";
   for (const std::string zero : {"0", "1", "2", "3"}) {
     for (const std::string grad_dtype : {"f32", "bf16"}) {
+      if (kSanitized && grad_dtype == "f32") continue;  // as in the layouts above
       run_on_gpus(options + " --zero " + zero + " --grad-dtype " + grad_dtype, DType::BF16,
                   [&](PlanRig& rig, const EmulatedGpu&) {
                     for (int step = 0; step < 2; ++step) rig.trainer.step();
