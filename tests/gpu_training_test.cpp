@@ -122,7 +122,7 @@ TEST(GpuTraining, Bf16IsPredictedForEveryStageWithAdamW) {
       "--algorithm ring --optimizer adamw";
   for (const std::string zero : {"0", "1", "2", "3"}) {
     for (const std::string grad_dtype : {"f32", "bf16"}) {
-      if (kSanitized && grad_dtype == "f32") continue;  // as in the layouts above
+      if (kSanitized && grad_dtype == "f32") continue;  // those of the layouts above travel as f32
       run_on_gpus(options + " --zero " + zero + " --grad-dtype " + grad_dtype, DType::BF16,
                   [&](PlanRig& rig, const EmulatedGpu&) {
                     for (int step = 0; step < 2; ++step) rig.trainer.step();
