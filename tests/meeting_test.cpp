@@ -194,6 +194,7 @@ TEST(Meeting, ExposedTimeIsTheStreams) {
         EXPECT_EQ(exposed(comm::CommPhase::Outside), HostClock::kTick);
         EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);
         EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);  // counted once
+        for (const comm::CommRow& row : world.comm_table().rows(comm::CommPhase::Step)) EXPECT_FALSE(row.knows_waits);
       },
       on_gpus);
 }

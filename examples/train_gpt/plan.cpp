@@ -244,7 +244,8 @@ Plan make_plan(const Options& options, int num_ranks) {
   plan.mesh =
       parallel::resolve_mesh({.pp = options.pp, .dp = options.dp, .sp = options.sp, .tp = options.tp}, world_size);
   plan.model = model_config(options);
-  check_model_memory(options, plan.mesh, plan.model);
+  // A GPU says itself what it cannot hold (DeviceArena).
+  if (plan.device.type == DeviceType::Cpu) check_model_memory(options, plan.mesh, plan.model);
   check_axes(options, plan.mesh, plan.model);
   plan.tp.sequence_parallel = options.sequence_parallel == "megatron";
   plan.tp.overlap = !options.no_overlap;

@@ -234,10 +234,11 @@ class Run {
   // The bubble over all stages of this rank's pipeline.
   void summarize_pipeline() {
     if (pp_group() == nullptr) return;
-    const double compute = train::sum_over_ranks(device_.place(), *pp_group(), compute_seconds_, "summary");
-    const double total = train::sum_over_ranks(device_.place(), *pp_group(), pipeline_seconds_, "summary");
     train::PipelineSummary& pipeline = summary_.pipeline.emplace();
     pipeline.shape = plan_.pipeline;
+    if (device_.queue() != nullptr) return;
+    const double compute = train::sum_over_ranks(device_.place(), *pp_group(), compute_seconds_, "summary");
+    const double total = train::sum_over_ranks(device_.place(), *pp_group(), pipeline_seconds_, "summary");
     pipeline.bubble = total > 0 ? 1 - compute / total : 0;
   }
 

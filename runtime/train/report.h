@@ -40,8 +40,9 @@ struct Evaluation {
 /// A run on several stages.
 struct PipelineSummary {
   parallel::PipelineShape shape;
-  double bubble = 0;  // measured: the share of the stages' time, from first to last action, outside forwards and
-                      // backwards; what strategies wait for within these counts as work
+  // Measured: the share of the stages' time, from first to last action, outside forwards and backwards; what strategies
+  // wait for within these counts as work. Unknown on GPUs, where the CPU is ahead of what it issues.
+  std::optional<double> bubble;
 };
 
 /// Of one rank, where it says nothing else.

@@ -115,7 +115,7 @@ Json pipeline(const RunSummary& summary) {
           {"stages", shape.num_stages},
           {"virtual_stages", shape.virtual_stages},
           {"micro_batches", shape.num_micro_batches},
-          {"bubble", summary.pipeline->bubble},
+          {"bubble", number_or_null(summary.pipeline->bubble)},
           {"bubble_formula", parallel::bubble_formula(shape)}};
 }
 

@@ -79,7 +79,7 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
   std::optional<comm::StepScope> scope(std::in_place, table, result.step);
   double aside_seconds = 0;
 
-  const parallel::PipelineRun run = sum_loss_and_gradients(load_step(options_.share.global_batch));
+  const parallel::PipelineRun run = sum_loss_and_gradients(actions_, batches_, options_.share.global_batch);
   const std::vector<parallel::UpdateSegment>& segments = finish_gradients();
   if (after_gradients) {  // what it takes and communicates is not the step's
     scope.reset();
@@ -118,7 +118,11 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
 }
 
 void Trainer::warm_up() {
-  sum_loss_and_gradients(load_step(0));
+  // One micro-batch where the schedule allows it: a GPU that loads a kernel may wait for those that run, so none may be
+  // there yet that waits for what another stage sends later.
+  const size_t count = options_.pp_schedule == parallel::PipelineKind::Interleaved ? batches_.size() : 1;
+  const auto schedule = parallel::pipeline_schedule(pipeline_shape(static_cast<int>(count)));
+  sum_loss_and_gradients(schedule[static_cast<size_t>(pipeline_.stage())], {batches_.data(), count}, 0);
   const std::vector<parallel::UpdateSegment>& segments = finish_gradients();
   numbers_.skip_update();
   update(segments, 0);
@@ -127,27 +131,24 @@ void Trainer::warm_up() {
   read_numbers();
 }
 
-/// Fills all micro-batches of the step that comes; rows from num_rows on are masked. Returns valid tokens of this rank.
-int64_t Trainer::load_step(int64_t num_rows) {
-  int64_t num_tokens = 0;
-  for (size_t m = 0; m < batches_.size(); ++m) {
-    load(batches_[m], fill_row_, num_steps_, static_cast<int>(m), num_rows);
-    num_tokens += num_valid(batches_[m]);
-  }
-  return num_tokens;
-}
-
-/// Forwards and backwards of all micro-batches. Sums over ranks are under way when it returns.
-parallel::PipelineRun Trainer::sum_loss_and_gradients(int64_t num_tokens) {
+/// Forwards and backwards of the next step's rows, those from num_rows on masked: `actions`, this stage's list, over
+/// `batches`. Sums over ranks are under way when it returns.
+parallel::PipelineRun Trainer::sum_loss_and_gradients(std::span<const parallel::Action> actions,
+                                                      std::span<parallel::MicroBatch> batches, int64_t num_rows) {
   kernels::Context& context = parts_.context;
+  int64_t num_tokens = 0;  // of this rank
+  for (size_t m = 0; m < batches.size(); ++m) {
+    load(batches[m], fill_row_, num_steps_, static_cast<int>(m), num_rows);
+    num_tokens += num_valid(batches[m]);
+  }
   const auto start_sum = [&](const Tensor& numbers, const char* tag) {
     return parts_.batch_group.all_reduce(numbers, numbers, ReduceOp::Sum, parallel::call_options(context, tag));
   };
   numbers_.start(num_tokens);
   tokens_sum_ = start_sum(numbers_.num_tokens, "dp.tokens");
-  parts_.strategy.begin_step(static_cast<int>(batches_.size()));
+  parts_.strategy.begin_step(static_cast<int>(batches.size()));
   bool has_scale = false;
-  const parallel::PipelineRun run = pipeline_.run(actions_, batches_, [&] {
+  const parallel::PipelineRun run = pipeline_.run(actions, batches, [&] {
     if (!std::exchange(has_scale, true)) {
       tokens_sum_.wait();
       // A batch without a single valid token has no loss and no gradient: 0.

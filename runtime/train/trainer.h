@@ -108,8 +108,8 @@ class Trainer {
 
  private:
   void load(parallel::MicroBatch& batch, const FillRow& fill_row, int64_t step, int index, int64_t num_rows);
-  int64_t load_step(int64_t num_rows);
-  parallel::PipelineRun sum_loss_and_gradients(int64_t num_tokens);
+  parallel::PipelineRun sum_loss_and_gradients(std::span<const parallel::Action> actions,
+                                               std::span<parallel::MicroBatch> batches, int64_t num_rows);
   const std::vector<parallel::UpdateSegment>& finish_gradients();
   void update(const std::vector<parallel::UpdateSegment>& segments, float lr);
   StepNumbers::Values read_numbers();

@@ -11,7 +11,9 @@ void StreamStalls::collect() {
     const Stall& stall = stalls_.front();
     const std::optional<double> seconds = clock_.seconds(*stall.from, *stall.to);
     if (!seconds) return;
-    stall.row->of(stall.phase).exposed_seconds += *seconds;
+    CommRow& row = stall.row->of(stall.phase);
+    row.exposed_seconds += *seconds;
+    row.knows_waits = false;  // late ranks are not told from data on the way
     stalls_.pop_front();
   }
 }
