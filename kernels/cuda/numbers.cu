@@ -15,6 +15,11 @@ SIXFOLD_DEVICE double square(float x) {
 /// Elements that a block squares and adds: 16 packs a thread.
 inline constexpr int64_t kElementsPerSum = 64 * kBlockThreads;
 
+/// Of `count`, those of the piece that begins at element `begin`.
+SIXFOLD_DEVICE int64_t piece_length(int64_t begin, int64_t count) {
+  return count - begin < kElementsPerSum ? count - begin : kElementsPerSum;
+}
+
 /// sums[piece] = sum of squares of a piece. A lane takes kPack neighbours at a time whether or not it can load them at
 /// once (n is kPack, or 1): the order of additions is the same at any address.
 template <int n>
@@ -25,9 +30,8 @@ struct SquaresOfPieces {
   template <typename Lanes>
   SIXFOLD_DEVICE void operator()(const Lanes& lanes, int64_t piece) const {
     const int64_t begin = piece * kElementsPerSum;
-    const int64_t length = count - begin < kElementsPerSum ? count - begin : kElementsPerSum;
     double sum = 0;
-    for_channels<kPack>(lanes, length, [&](int64_t i) {
+    for_channels<kPack>(lanes, piece_length(begin, count), [&](int64_t i) {
       float values[kPack] = {};
       read(begin + i, values);
       SIXFOLD_UNROLL
@@ -69,9 +73,8 @@ struct ExactSumsOfPieces {
   template <typename Lanes>
   SIXFOLD_DEVICE void operator()(const Lanes& lanes, int64_t piece) const {
     const int64_t begin = piece * kElementsPerSum;
-    const int64_t length = count - begin < kElementsPerSum ? count - begin : kElementsPerSum;
     ExactSum sum;
-    for_channels<1>(lanes, length, [&](int64_t i) { sum.add(square(x[begin + i])); });
+    for_channels<1>(lanes, piece_length(begin, count), [&](int64_t i) { sum.add(square(x[begin + i])); });
     for (int word = 0; word < ExactSum::kNumWords; ++word) {
       const int64_t of_piece = lanes.sum(sum.words[word]);
       if (lanes.index() == 0) pieces[piece].words[word] = of_piece;
