@@ -4,43 +4,6 @@
 
 namespace sixfold::test {
 
-namespace {
-
-template <typename T>
-void run_direct(HostPlatform& platform, ReduceOp op, const comm::DirectArguments& arguments, uint32_t rank,
-                uint32_t block, uint32_t num_blocks) {
-  switch (op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      return comm::direct_all_reduce<T, ReduceOp::Sum>(platform, arguments, rank, block, num_blocks);
-    case ReduceOp::Min:
-      return comm::direct_all_reduce<T, ReduceOp::Min>(platform, arguments, rank, block, num_blocks);
-    case ReduceOp::Max:
-      return comm::direct_all_reduce<T, ReduceOp::Max>(platform, arguments, rank, block, num_blocks);
-    case ReduceOp::Prod:
-      return comm::direct_all_reduce<T, ReduceOp::Prod>(platform, arguments, rank, block, num_blocks);
-  }
-}
-
-template <typename T>
-std::string run(LoweredMachine& machine, const comm::Lowered& lowered, ReduceOp op,
-                const std::vector<LoweredMachine::Buffers>& buffers, float scale) {
-  switch (op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      return machine.run<T, ReduceOp::Sum>(lowered, buffers, scale);
-    case ReduceOp::Min:
-      return machine.run<T, ReduceOp::Min>(lowered, buffers, scale);
-    case ReduceOp::Max:
-      return machine.run<T, ReduceOp::Max>(lowered, buffers, scale);
-    case ReduceOp::Prod:
-      return machine.run<T, ReduceOp::Prod>(lowered, buffers, scale);
-  }
-  return "";
-}
-
-}  // namespace
-
 std::shared_ptr<comm::GridWork> HostGrid::launch(const comm::GridCollective& c) {
   ++num_launches_;
   if (c.call.primitive == comm::Primitive::AllReduce && c.algorithm == comm::Algorithm::Direct) return direct(c);
@@ -48,8 +11,7 @@ std::shared_ptr<comm::GridWork> HostGrid::launch(const comm::GridCollective& c) 
   std::vector<LoweredMachine::Buffers> buffers;
   for (size_t rank = 0; rank < c.in.size(); ++rank) buffers.push_back({c.in[rank], c.out[rank]});
   const float scale = c.op == ReduceOp::Avg ? 1.0f / static_cast<float>(c.call.size) : 1.0f;
-  const std::string stuck =
-      dispatch(c.dtype, [&](auto element) { return run<decltype(element)>(machine_, lowered, c.op, buffers, scale); });
+  const std::string stuck = machine_.run(lowered, c.dtype, c.op, buffers, scale);
   if (!stuck.empty()) throw CommError("stuck: " + stuck);
   auto done = std::make_shared<Done>();
   for (size_t rank = 0; rank < c.in.size(); ++rank) {
@@ -75,8 +37,11 @@ std::shared_ptr<comm::GridWork> HostGrid::direct(const comm::GridCollective& c) 
       threads.emplace_back([&, rank, block] {
         std::atomic<bool> gave_up = false;
         HostPlatform platform(gave_up, {});
-        dispatch(c.dtype,
-                 [&](auto element) { run_direct<decltype(element)>(platform, c.op, arguments, rank, block, kBlocks); });
+        dispatch(c.dtype, [&](auto element) {
+          with_op(c.op, [&]<ReduceOp op>() {
+            comm::direct_all_reduce<decltype(element), op>(platform, arguments, rank, block, kBlocks);
+          });
+        });
       });
     }
   }

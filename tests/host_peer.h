@@ -71,22 +71,6 @@ class PeerPlatform : public OneThreadBlock {
   uint32_t rank_;
 };
 
-/// f.operator()<op>() with the op that kernels of `op` are compiled for.
-template <typename F>
-void with_op(ReduceOp op, const F& f) {
-  switch (op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      return f.template operator()<ReduceOp::Sum>();
-    case ReduceOp::Min:
-      return f.template operator()<ReduceOp::Min>();
-    case ReduceOp::Max:
-      return f.template operator()<ReduceOp::Max>();
-    case ReduceOp::Prod:
-      return f.template operator()<ReduceOp::Prod>();
-  }
-}
-
 /// Calls block(i) for each of `count` blocks, at once.
 template <typename F>
 void run_blocks(int count, const F& block) {

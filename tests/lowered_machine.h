@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <thread>
@@ -66,6 +65,22 @@ class HostPlatform : public OneThreadBlock {
   comm::WaitPlace stuck_;
 };
 
+/// f.operator()<op>() with the op that kernels of `op` are compiled for.
+template <typename F>
+void with_op(ReduceOp op, const F& f) {
+  switch (op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Avg:
+      return f.template operator()<ReduceOp::Sum>();
+    case ReduceOp::Min:
+      return f.template operator()<ReduceOp::Min>();
+    case ReduceOp::Max:
+      return f.template operator()<ReduceOp::Max>();
+    case ReduceOp::Prod:
+      return f.template operator()<ReduceOp::Prod>();
+  }
+}
+
 /// Links and flags of all ranks of one group, which live on from one operation to the next.
 class LoweredMachine {
  public:
@@ -82,30 +97,8 @@ class LoweredMachine {
     void* output;
   };
   /// "" or where a block got stuck. buffers[r]: of rank r.
-  template <typename T, ReduceOp op>
-  std::string run(const comm::Lowered& lowered, const std::vector<Buffers>& buffers, float scale,
-                  double deadline_s = 30) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                                                 std::chrono::duration<double>(deadline_s));
-    std::deque<RankState> ranks;
-    for (size_t r = 0; r < lowered.ranks.size(); ++r)
-      ranks.emplace_back(*this, lowered, r, buffers[r], scale, sizeof(T));
-    std::atomic<bool> gave_up = false;
-    std::deque<HostPlatform> platforms;
-    std::vector<std::thread> threads;
-    for (RankState& rank : ranks) {
-      for (uint32_t channel = 0; channel < rank.program.num_channels; ++channel) {
-        for (uint32_t split = 0; split < rank.program.num_splits; ++split) {
-          HostPlatform& platform = platforms.emplace_back(gave_up, deadline);
-          threads.emplace_back([&platform, &rank, channel, split] {
-            comm::ProgramRun<T, op, HostPlatform>(platform, rank.program, channel, split).run();
-          });
-        }
-      }
-    }
-    for (std::thread& thread : threads) thread.join();
-    return gave_up ? describe(ranks.size(), platforms) : "";
-  }
+  std::string run(const comm::Lowered& lowered, DType dtype, ReduceOp op, const std::vector<Buffers>& buffers,
+                  float scale, double deadline_s = 30);
 
  private:
   struct Line {
@@ -152,19 +145,6 @@ class LoweredMachine {
     return found;
   }
 
-  static std::string describe(size_t num_ranks, const std::deque<HostPlatform>& platforms) {
-    std::string text;
-    const size_t per_rank = platforms.size() / num_ranks;
-    for (size_t i = 0; i < platforms.size(); ++i) {
-      const comm::WaitPlace& at = platforms[i].stuck();
-      if (at.kind == comm::WaitKind::None) continue;
-      text += "rank " + std::to_string(i / per_rank) + " channel " + std::to_string(at.channel) + " split " +
-              std::to_string(at.split) + " pass " + std::to_string(at.pass) + " instruction " +
-              std::to_string(at.instruction) + "; ";
-    }
-    return text;
-  }
-
   int num_splits_, num_slots_;
   size_t slot_bytes_;
   std::map<std::tuple<int, int, int, int>, Link> links_;
@@ -172,53 +152,7 @@ class LoweredMachine {
 };
 
 /// One case of collective_cases.h on all ranks of `machine`; "" or what is wrong.
-template <typename T>
-std::string run_lowered_as(LoweredMachine& machine, int size, const CollectiveCase& c,
-                           const comm::Topology* topology = nullptr) {
-  comm::Call call;
-  call.primitive = c.primitive;
-  call.size = size;
-  call.root = c.root;
-  call.count = c.count;
-  call.topology = topology;
-  const bool in_place = c.in_place || c.primitive == comm::Primitive::Broadcast;
-  const std::vector<bool> in_places(static_cast<size_t>(size), in_place);
-  const comm::Lowered lowered = comm::lower(call, in_places, c.algorithm, machine.shape(c.dtype));
-  Memory memory;
-  std::vector<CaseBuffers<T>> ranks;
-  std::vector<LoweredMachine::Buffers> buffers;
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(memory, c, rank, size);
-    buffers.push_back({ranks.back().in, ranks.back().out});
-  }
-  const float scale = c.op == ReduceOp::Avg ? 1.0f / static_cast<float>(size) : 1.0f;
-  std::string stuck;
-  switch (c.op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      stuck = machine.run<T, ReduceOp::Sum>(lowered, buffers, scale);
-      break;
-    case ReduceOp::Min:
-      stuck = machine.run<T, ReduceOp::Min>(lowered, buffers, scale);
-      break;
-    case ReduceOp::Max:
-      stuck = machine.run<T, ReduceOp::Max>(lowered, buffers, scale);
-      break;
-    case ReduceOp::Prod:
-      stuck = machine.run<T, ReduceOp::Prod>(lowered, buffers, scale);
-      break;
-  }
-  if (!stuck.empty()) return to_string(c) + ": stuck: " + stuck;
-  for (int rank = 0; rank < size; ++rank) {
-    const std::string wrong = ranks[static_cast<size_t>(rank)].check(c, rank, size);
-    if (!wrong.empty()) return wrong;
-  }
-  return "";
-}
-
-inline std::string run_lowered(LoweredMachine& machine, int size, const CollectiveCase& c,
-                               const comm::Topology* topology = nullptr) {
-  return dispatch(c.dtype, [&](auto element) { return run_lowered_as<decltype(element)>(machine, size, c, topology); });
-}
+std::string run_lowered(LoweredMachine& machine, int size, const CollectiveCase& c,
+                        const comm::Topology* topology = nullptr);
 
 }  // namespace sixfold::test

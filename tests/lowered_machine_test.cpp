@@ -113,7 +113,7 @@ TEST(LoweredMachine, BlocksOfDifferentSize) {
         next += static_cast<std::ptrdiff_t>(count);
       }
       for (size_t r = 0; r < counts.size(); ++r) buffers.push_back({in[r].data(), out[r].data()});
-      EXPECT_EQ((machine.run<int32_t, ReduceOp::Sum>(lowered, buffers, 1.0f)), "");
+      EXPECT_EQ(machine.run(lowered, DType::I32, ReduceOp::Sum, buffers, 1.0f), "");
       for (const auto& gathered : out) EXPECT_EQ(gathered, expected) << comm::algorithm_name(algorithm);
     }
   }
@@ -132,7 +132,7 @@ TEST(LoweredMachine, SixteenBitSumsRoundOnce) {
   std::vector<LoweredMachine::Buffers> buffers;
   for (int rank = 0; rank < 3; ++rank) x.emplace_back(100, BF16(rank == 0 ? 256.0f : 1.0f));
   for (auto& own : x) buffers.push_back({own.data(), own.data()});
-  EXPECT_EQ((machine.run<BF16, ReduceOp::Sum>(lowered, buffers, 1.0f)), "");
+  EXPECT_EQ(machine.run(lowered, DType::BF16, ReduceOp::Sum, buffers, 1.0f), "");
   for (const auto& own : x) {
     for (BF16 value : own) EXPECT_EQ(static_cast<float>(value), 258.0f);
   }
@@ -149,7 +149,7 @@ TEST(LoweredMachine, AWaitThatNeverEndsSaysWhere) {
   lowered.ranks[1].passes[0].lists[0].clear();  // rank 1 never takes part
   std::vector<int32_t> in(8, 1), out(8);
   const std::vector<LoweredMachine::Buffers> buffers(2, {in.data(), out.data()});
-  const std::string stuck = machine.run<int32_t, ReduceOp::Sum>(lowered, buffers, 1.0f, 0.1);
+  const std::string stuck = machine.run(lowered, DType::I32, ReduceOp::Sum, buffers, 1.0f, 0.1);
   EXPECT_EQ(stuck, "rank 0 channel 0 split 0 pass 0 instruction 1; ");
 }
 
