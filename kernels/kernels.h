@@ -163,9 +163,10 @@ void position_embedding_backward(Context& context, const TokenRows& rows, const 
 
 // ---- Attention -----------------------------------------------------------------------------------------------------
 
-/// Causal self-attention, streaming: no T x T buffer exists. qkv [R, 3 H D] holds q, k, v of all heads one after the
-/// other (each [H D]); out [R, H D]; lse [B, H, T] receives log sum exp of each query's scaled scores, for backward.
-/// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, algorithms 1 and 4.
+/// Causal self-attention, streaming: no T x T buffer exists, where attention_streams() (temporaries.h). qkv [R, 3 H D]
+/// holds q, k, v of all heads one after the other (each [H D]); out [R, H D]; lse [B, H, T] receives log sum exp of
+/// each query's scaled scores, for backward. Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, algorithms 1
+/// and 4.
 void attention_forward(Context& context, const Tensor& qkv, int64_t seq_len, int64_t num_heads, const Tensor& out,
                        const Tensor& lse);
 /// dqkv [R, 3 H D] from dout [R, H D] and what forward saw and wrote.
@@ -207,7 +208,7 @@ void adamw_update(Context& context, const AdamWParams& params, const Tensor& sca
 void sgd_update(Context& context, float lr, float weight_decay, const Tensor& scale, const Tensor& g, const Tensor& w,
                 const Tensor& rounded = {});
 
-// ---- Numbers of a step, which stay on the device until it ends: the CPU need not wait for them ---------------------
+// ---- Numbers of a step: on a GPU they stay there while the step lasts, and the CPU need not wait for them ----------
 
 /// y[1] = 1 / count[1], which is i64; 0 where that is 0.
 void reciprocal(Context& context, const Tensor& count, const Tensor& y);
@@ -222,7 +223,7 @@ enum class SquareSums : uint8_t {
 /// tensor. Fewer than 2^31 elements in each.
 void add_squares(Context& context, const std::vector<Tensor>& tensors, SquareSums how, const Tensor& sum);
 /// scale[1] = what gradients whose squares add up to `sum` (as above) are multiplied by, so that their norm is max_norm
-/// at most (clip_scale in update_rules.h).
+/// at most; 1 where that is 0, NaN where the sum is (clip_scale in update_rules.h).
 void clip_factor(Context& context, const Tensor& sum, double max_norm, const Tensor& scale);
 
 }  // namespace sixfold::kernels

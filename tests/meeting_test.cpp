@@ -2,6 +2,7 @@
 // that run the same instruction lists (host_grid.h).
 #include <thread>
 
+#include "runtime/comm/observe/records.h"
 #include "tests/harness.h"
 #include "tests/host_gpus.h"
 
@@ -167,6 +168,7 @@ TEST(Meeting, ExposedTimeIsTheStreams) {
   const auto gpus = std::make_shared<HostGpus>();
   comm::WorldOptions on_gpus;
   on_gpus.gpus = gpus;
+  on_gpus.comm_log_bytes = 1 << 20;
   run_ranks(
       2,
       [&](comm::World& world) {
@@ -195,6 +197,15 @@ TEST(Meeting, ExposedTimeIsTheStreams) {
         EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);
         EXPECT_EQ(exposed(comm::CommPhase::Step), HostClock::kTick);  // counted once
         for (const comm::CommRow& row : world.comm_table().rows(comm::CommPhase::Step)) EXPECT_FALSE(row.knows_waits);
+        double logged = 0;
+        for (const comm::RankRecords& rank : comm::gather_records(world, {})) {
+          for (const comm::LoggedOperation& operation : rank.operations) {
+            if (rank.rows.at(operation.row).tag != "exposed") continue;
+            logged += operation.exposed_s;
+            EXPECT_LT(operation.exposed_wait_s, 0);  // not known
+          }
+        }
+        EXPECT_EQ(logged, world.rank() == 0 ? 4 * HostClock::kTick : 0);
       },
       on_gpus);
 }

@@ -185,9 +185,10 @@ CommEntry entry_of(const RowKey& key, const std::vector<StepRow>& steps, const C
   entry.formula_bytes = known(&StepRow::formula_bytes);
   entry.ms = median(values(&StepRow::ms));
   entry.exposed_ms = median(values(&StepRow::exposed_ms));
-  entry.late_ms = known(&StepRow::late_ms);
   entry.exposed_steps = values(&StepRow::exposed_ms);
-  if (counts_links) entry.late_steps = values(&StepRow::late_ms);
+  const std::vector<double> late = values(&StepRow::late_ms);
+  if (counts_links && std::all_of(late.begin(), late.end(), [](double ms) { return ms >= 0; })) entry.late_steps = late;
+  entry.late_ms = entry.late_steps.empty() ? std::nullopt : std::optional(median(late));
   return entry;
 }
 
@@ -202,7 +203,9 @@ void add_comm(const json& reports, const CountedSteps& counted, StrategyRecord& 
     }
   }
   record.exposed_ms = median(exposed);
-  record.late_ms = record.counts_links() ? std::optional(median(late)) : std::nullopt;
+  const bool knows_late = std::none_of(record.comm.begin(), record.comm.end(),
+                                       [](const CommEntry& entry) { return entry.late_steps.empty(); });
+  record.late_ms = knows_late ? std::optional(median(late)) : std::nullopt;
   record.comm_ms = median(counted.of(mean_of_ranks(reports, "busy_ms")));
 }
 

@@ -44,7 +44,8 @@ std::string note_of(const StrategyRecord& record) {
 }
 
 std::string step_figure(const Comparison& comparison) {
-  const bool knows_late = counts_links(comparison.records);
+  const bool knows_late = std::all_of(comparison.records.begin(), comparison.records.end(),
+                                      [](const StrategyRecord& record) { return record.late_ms.has_value(); });
   BarChart chart{"steps", "ms", "", {{"computing", "c1"}, {knows_late ? "data on the way" : "in the way", "c2"}}, {}};
   if (knows_late) chart.series.push_back({"waiting for a late rank", "c8"});
   for (const StrategyRecord& record : comparison.records) {

@@ -95,7 +95,8 @@ class Figures {
       if (!step || !is_shared(operation)) continue;
       RowFigures& figures = at(operation.row, *step);
       figures.exposed_ms += kToMs * std::max(short_s[i], 0.0);
-      figures.late_ms += kToMs * std::max(short_wait_s[i], 0.0);
+      if (operation.exposed_wait_s < 0) figures.late_ms = -1;
+      if (figures.late_ms >= 0) figures.late_ms += kToMs * std::max(short_wait_s[i], 0.0);
     }
   }
 

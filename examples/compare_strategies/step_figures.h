@@ -22,7 +22,7 @@ struct RowFigures {
   double calls = 0, bytes = 0;                  // bytes: LoggedOperation::bytes
   double sent_bytes = 0, sent_inter_bytes = 0;  // 0 where links are not counted
   double ms = 0;                                // from start to end, operations that run side by side counted each
-  double exposed_ms = 0, late_ms = 0;           // late: of exposed, for ranks that came late
+  double exposed_ms = 0, late_ms = 0;           // late: of exposed, for ranks that came late; < 0: not known
 };
 
 struct RankFigures {

@@ -214,14 +214,16 @@ void check_outputs(const Options& options) {
 void choose_device(const Options& options, Plan& plan) {
   const DeviceChoice choice = parse_device_choice(options.device);
   const CudaProbe probe = choice == DeviceChoice::Cpu ? CudaProbe{} : probe_cuda();
-  const bool on_gpu = choice == DeviceChoice::Cuda || probe.num_devices > 0;
+  const bool is_for_host = options.comm == "mpi" || !options.emulate_links.empty();  // which auto leaves there
+  const bool on_gpu = choice == DeviceChoice::Cuda || (probe.num_devices > 0 && !is_for_host);
   if (on_gpu) plan.device = sixfold::choose_device(choice, probe);
   plan.dtype = parse_dtype(options.dtype);
   const auto refuse = [](bool given, const std::string& what, const std::string& with, const std::string& allowed) {
     if (given) throw ConfigError(what + ": not together with " + with + " (allowed: " + allowed + ")");
   };
-  refuse(!on_gpu && plan.dtype != DType::F32, "--dtype " + options.dtype, "training on the CPU", "f32");
-  refuse(!on_gpu && options.gpu_mode != "auto", "--gpu-mode " + options.gpu_mode, "training on the CPU", "auto");
+  const std::string on_cpu = "training on the CPU" + (probe.problem.empty() ? "" : ", since " + probe.problem);
+  refuse(!on_gpu && plan.dtype != DType::F32, "--dtype " + options.dtype, on_cpu, "f32");
+  refuse(!on_gpu && options.gpu_mode != "auto", "--gpu-mode " + options.gpu_mode, on_cpu, "auto");
   if (!on_gpu) return;
   refuse(options.comm == "mpi", "--comm mpi", "a GPU, since it is for host memory", "own, or --device cpu");
   refuse(!options.emulate_links.empty(), "--emulate-links", "a GPU, whose links are as they are", "--device cpu");

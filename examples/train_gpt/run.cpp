@@ -187,6 +187,7 @@ class Run {
     const Options& options = plan_.options;
     const double steps = static_cast<double>(std::max<int64_t>(options.steps - 1, 1));
     strategy_.settle();  // before its bytes are read
+    world_.count_stalls();
     summary_.num_steps = trainer_.num_steps();
     summary_.num_skipped = trainer_.num_skipped();
     summary_.num_ranks = group_.size();

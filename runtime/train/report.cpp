@@ -236,8 +236,8 @@ void print_pipeline(std::ostream& out, const PipelineSummary& pipeline) {
   const parallel::PipelineShape& shape = pipeline.shape;
   out << "pipeline: " << parallel::pipeline_kind_name(shape.kind) << ", " << shape.num_stages << " stages x "
       << shape.virtual_stages << (shape.virtual_stages == 1 ? " part, " : " parts, ") << shape.num_micro_batches
-      << " micro-batches; bubble " << known(pipeline.bubble.has_value(), percent(pipeline.bubble.value_or(0))) << ", by the formula "
-      << percent(parallel::bubble_formula(shape)) << "\n";
+      << " micro-batches; bubble " << known(pipeline.bubble.has_value(), percent(pipeline.bubble.value_or(0)))
+      << ", by the formula " << percent(parallel::bubble_formula(shape)) << "\n";
 }
 
 void print_speed(std::ostream& out, const RunSummary& summary) {

@@ -26,12 +26,11 @@
 // In "communication", time in which several operations were under way counts once, in the lists for each of them;
 // overlap is the share of it that was not exposed; wait is for ranks that came late (observe/comm_log.h).
 // Bytes and milliseconds are those of the rank that writes (rank 0). null: not finite, not known (what MPI and NCCL
-// send and wait for), not had (an algorithm, by messages, MPI and NCCL), or (pipeline) one stage. gemm_gflops is what
-// matrix products reached on all ranks together, measured in the same run, and mfu the share of it that training
-// reached: tokens_per_s times the FLOP of a token (Gpt::flops_per_token), which are those of the model without padding;
-// both 0:
-// --no-gemm-rate. Losses are in nats per token, of which a text has one a byte. The hash is a string of 16 hexadecimal
-// digits, since JSON readers keep 53 bits of a number.
+// send and wait for; on GPUs late ranks and the bubble), not had (an algorithm, by messages, MPI and NCCL), or
+// (pipeline) one stage. gemm_gflops is what matrix products reached on all ranks together, measured in the same run,
+// and mfu the share of it that training reached: tokens_per_s times the FLOP of a token (Gpt::flops_per_token), which
+// are those of the model without padding; both are 0 with --no-gemm-rate. Losses are in nats per token, of which a text
+// has one a byte. The hash is a string of 16 hexadecimal digits, since JSON readers keep 53 bits of a number.
 #pragma once
 
 #include <filesystem>

@@ -22,8 +22,8 @@ class StepNumbers {
 
   const Tensor num_tokens;   // i64 [1]
   const Tensor loss;         // i64 [2], the words of a kernels::FixedPoint: the sum over valid tokens
-  const Tensor squares;      // i64 [20], the words of a kernels::ExactSum: of all gradients
-  const Tensor token_scale;  // f32 [1]: what each token's loss counts
+  const Tensor squares;      // i64 [ExactSum::kNumWords], the words of a kernels::ExactSum: of all gradients
+  const Tensor token_scale;  // f32 [1]: 1 / valid tokens, by which each token's loss counts
   const Tensor grad_scale;   // f32 [1]: what gradients are multiplied by
 
   struct Values {

@@ -29,14 +29,14 @@ int64_t num_valid(const parallel::MicroBatch& batch) {
   return std::count_if(targets, targets + batch.targets.numel(), [](int32_t target) { return target >= 0; });
 }
 
-}  // namespace
-
 /// The stage of this rank, all of the model where there is one.
 std::vector<parallel::UnitList> chunks_of(const TrainerParts& parts, int virtual_stages) {
   const int num_stages = parts.pp_group == nullptr ? 1 : parts.pp_group->size();
   const int stage = parts.pp_group == nullptr ? 0 : parts.pp_group->rank();
   return parallel::stage_chunks(parts.units, stage, num_stages, virtual_stages);
 }
+
+}  // namespace
 
 Trainer::Trainer(TrainerParts parts, const TrainerOptions& options, FillRow fill_row)
     : parts_(std::move(parts)),
@@ -118,8 +118,8 @@ StepResult Trainer::step(const AfterGradients& after_gradients) {
 }
 
 void Trainer::warm_up() {
-  // One micro-batch where the schedule allows it: a GPU that loads a kernel may wait for those that run, so none may be
-  // there yet that waits for what another stage sends later.
+  // One micro-batch where the schedule allows it. To load a kernel, a GPU may have to end those that run: none should
+  // wait there for a message that this stage, or another one that loads, sends only afterwards.
   const size_t count = options_.pp_schedule == parallel::PipelineKind::Interleaved ? batches_.size() : 1;
   const auto schedule = parallel::pipeline_schedule(pipeline_shape(static_cast<int>(count)));
   sum_loss_and_gradients(schedule[static_cast<size_t>(pipeline_.stage())], {batches_.data(), count}, 0);

@@ -10,7 +10,8 @@
 //   3. finish_gradients, sums over tensor-parallel ranks that had other positions ("tp.grads"), global norm ("dp.norm"
 //      where gradients are in shards, "tp.norm", "pp.norm" over the stages), clipping, optimizer, after_step; the loss
 //      is AllReduced meanwhile ("dp.loss" on the last stage, then "pp.loss")
-//   4. tokens, loss and norm are read (step_numbers.h): on a GPU the one time in a step that the CPU waits for it
+//   4. tokens, loss and norm are read (step_numbers.h): on a GPU the one time in a step that the CPU waits for it, but
+//      for collectives that the host itself steps through or stages
 #pragma once
 
 #include <cstdint>
@@ -62,13 +63,14 @@ struct StepResult {
   double loss = 0;       // nats per valid token, mean over the global batch
   double grad_norm = 0;  // before clipping
   float lr = 0;
-  bool skipped = false;         // the norm was not finite: no parameter has changed, on any rank
-  int64_t num_tokens = 0;       // valid tokens of the global batch
-  double seconds = 0;           // of this rank, as all below; not those of AfterGradients
-  double comm_seconds = 0;      // of operations of steps that ended in this one, side by side or not
-  double exposed_seconds = 0;   // of seconds: in which the rank did nothing else
-  double late_seconds = 0;      // of these: for ranks that came late
-  bool knows_late = true;       // late_seconds (comm::CommRow::knows_waits)
+  bool skipped = false;        // the norm was not finite: no parameter has changed, on any rank
+  int64_t num_tokens = 0;      // valid tokens of the global batch
+  double seconds = 0;          // of this rank, as all below; not those of AfterGradients
+  double comm_seconds = 0;     // of operations of steps that ended in this one, side by side or not
+  double exposed_seconds = 0;  // of seconds: in which the rank, or the stream of its GPU, did nothing else
+  double late_seconds = 0;     // of these: for ranks that came late
+  bool knows_late = true;      // late_seconds (comm::CommRow::knows_waits)
+  // By the CPU's clock: on a GPU, what issuing them takes.
   double compute_seconds = 0;   // forwards and backwards of this stage
   double pipeline_seconds = 0;  // from the first action of its list to the last
 
@@ -85,8 +87,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// A step without a valid token, whose update is skipped: it leaves nothing behind but what first uses take, such as
-  /// plans of matrix products. Dropout does not know of it, and neither do num_steps() and num_skipped(). Collective
-  /// over all ranks.
+  /// plans of matrix products. One micro-batch, with interleaved stages all of them. It is not counted: the steps that
+  /// follow are those of a run without it, to the bit. Collective over all ranks.
   void warm_up();
 
   /// Between the gradients and the optimizer of a step: for whoever wants to look at them. Called on every rank. What

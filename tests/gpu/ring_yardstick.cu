@@ -15,6 +15,7 @@
 #include "runtime/core/cuda/cuda_error.h"
 #include "runtime/core/cuda/device_memory.h"
 #include "runtime/core/cuda/stream.h"
+#include "runtime/core/device.h"
 #include "tests/gpu/ring_by_hand.h"
 #include "tests/gpu/timing.h"
 
@@ -144,6 +145,11 @@ void compare(uint32_t num_ranks, uint64_t bytes, comm::GridDevice& grid) {
 }
 
 int run() {
+  const CudaProbe probe = probe_cuda();
+  if (probe.num_devices == 0) {
+    std::fprintf(stderr, "ring_yardstick needs a GPU: %s\n", probe.problem.c_str());
+    return 2;
+  }
   const std::unique_ptr<comm::GridDevice> grid = comm::make_cuda_grid(0, 10);
   std::printf("%5s %11s %12s %12s %8s\n", "ranks", "bytes", "by hand GB/s", "lists GB/s", "lists");
   for (uint32_t num_ranks : {2, 4, 8}) {

@@ -1,4 +1,4 @@
-// PTX of tensor cores and of asynchronous copies, sm_80 and later. emulated_warp.h has the same functions for the CPU.
+// PTX of tensor cores and of asynchronous copies, sm_80 and later. emulated_warp_block.h has the same functions for the CPU.
 //
 // A warp's lane has g = lane / 4 and t = lane % 4. Of mma.m16n8k16 it holds (PTX ISA, "Matrix fragments for
 // mma.m16n8k16 with floating point type"), the lower column or row in the lower half of a register:

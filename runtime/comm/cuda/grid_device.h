@@ -2,7 +2,7 @@
 //
 // All of an operation is known when it starts, since every rank has deposited its part (meeting.h): so one grid runs
 // the blocks of all ranks, and nothing ever waits for work that is not scheduled. Implementations: a GPU
-// (device/cuda_grid.h) and, in tests, host threads.
+// (device/cuda_grid.cpp) and, in tests, host threads.
 #pragma once
 
 #include <memory>

@@ -95,7 +95,7 @@ class ProgressEngine {
   /// The same; then the work's stream follows it, for which it may stand still (StreamStalls).
   void wait_and_join(WorkState& work);
   /// From now on streams are timed by `clock`, which outlives the engine.
-  void time_streams(StreamClock& clock) { stalls_.emplace(clock, table()); }
+  void time_streams(StreamClock& clock) { stalls_.emplace(clock, watch_); }
   /// Adds to exposed times what streams have stood still so far.
   void count_stalls();
   /// Ends a group: drives what is outstanding to its end where `drives` (unless the World has failed), and forgets it.

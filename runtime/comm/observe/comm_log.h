@@ -31,13 +31,15 @@ namespace sixfold::comm {
 /// One collective, send or receive of one rank. A barrier is an all-reduce with the tag "barrier".
 struct LoggedOperation {
   double enqueued_s = 0, started_s = 0, ended_s = 0;  // 0: not yet
-  double wait_s = -1;         // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host), not ended
-  double exposed_s = 0;       // sum over its exposed intervals, the shortest ones included (kShortestInterval)
-  double exposed_wait_s = 0;  // the part of it that was spent waiting for late ranks; known as wait_s is
-  uint64_t sequence = 0;      // among the collectives of the group, or the messages of sender, receiver and lane: the
-                              // two ends of a message have the same group, lane and sequence
-  uint64_t count = 0;         // elements, as in Call
-  uint64_t bytes = 0;         // operation_bytes(): the full buffer
+  double wait_s = -1;    // within start to end; < 0: not known (mpi, nccl, GPUs by way of the host), not ended
+  double exposed_s = 0;  // sum over its exposed intervals, the shortest ones included (kShortestInterval); where a
+                         // GPU's stream stood still, of which there are no intervals
+  double exposed_wait_s =
+      0;                  // the part of it that was spent waiting for late ranks; known as wait_s is; < 0: not known
+  uint64_t sequence = 0;  // among the collectives of the group, or the messages of sender, receiver and lane: the
+                          // two ends of a message have the same group, lane and sequence
+  uint64_t count = 0;     // elements, as in Call
+  uint64_t bytes = 0;     // operation_bytes(): the full buffer
   int64_t sent_intra_bytes = -1, sent_inter_bytes = -1;  // counted in the links, by class; < 0: not known
   int32_t step = 0;                                      // of training, from 1; 0: outside (CommTable::set_step)
   uint32_t group = 0;                                    // place in RankRecords::groups

@@ -56,7 +56,7 @@ Json line_of(const RankRecords& rank, const LoggedOperation& op, const Json& exp
           {"end_s", known(op.ended_s > 0, seconds(op.ended_s))},
           {"wait_ms", known(op.wait_s >= 0, milliseconds(op.wait_s))},
           {"exposed_ms", milliseconds(op.exposed_s)},
-          {"exposed_wait_ms", known(op.wait_s >= 0, milliseconds(op.exposed_wait_s))},
+          {"exposed_wait_ms", known(op.wait_s >= 0 && op.exposed_wait_s >= 0, milliseconds(op.exposed_wait_s))},
           {"exposed", exposed},
           {"peer", is_message ? Json(group.members[static_cast<size_t>(op.peer)]) : Json(nullptr)},
           {"lane", known(is_message, op.lane)},

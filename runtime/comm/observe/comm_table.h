@@ -41,9 +41,10 @@ struct CommRow {
   double exposed_seconds = 0;
   double exposed_wait_seconds = 0;  // of these, for ranks that were late; see knows_waits
   bool knows_inter = true;          // of all its operations, what went to other nodes
-  bool knows_waits = true;          // of all its operations, when the last rank had come: never of mpi's and nccl's, of
-                                    // the others where WorldOptions::time_waits or a log asks for it
-  uint32_t id = 0;                  // of the table's rows, in the order in which they were made
+  bool knows_waits = true;  // of all its operations, when the last rank had come: never of mpi's and nccl's, nor
+                            // of those that a stream stood still for, of the others where
+                            // WorldOptions::time_waits or a log asks for it
+  uint32_t id = 0;          // of the table's rows, in the order in which they were made
 
   /// Whether sent_bytes and predicted_sent_bytes mean anything: MPI and NCCL do not tell what they send.
   bool counts_links() const { return backend == "own"; }

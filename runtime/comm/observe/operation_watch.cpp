@@ -83,6 +83,16 @@ void OperationWatch::add_sent(const WatchedOperation& operation, const SentBytes
   logged->sent_inter_bytes = std::max<int64_t>(logged->sent_inter_bytes, 0) + sent.inter;
 }
 
+void OperationWatch::expose_stream(const WatchedOperation& operation, CommPhase phase, double seconds) {
+  CommRow& row = operation.row->of(phase);
+  row.exposed_seconds += seconds;
+  row.knows_waits = false;
+  LoggedOperation* logged = log_ == nullptr ? nullptr : log_->find(operation.logged);
+  if (logged == nullptr) return;
+  logged->exposed_s += seconds;
+  logged->exposed_wait_s = -1;
+}
+
 void OperationWatch::expose(const WatchedOperation& operation, double now_s) {
   if (operation.in_stream) return;
   const double waited = union_length(late_);

@@ -76,6 +76,9 @@ class OperationWatch {
   /// until this operation, or one behind it, is done.
   void finish(const WatchedOperation& operation, double now_s, const SentBytes& sent, double there_s, bool is_awaited);
 
+  /// The operation's stream stood still for it, in that phase. Late ranks are not told from data on the way then.
+  void expose_stream(const WatchedOperation& operation, CommPhase phase, double seconds);
+
   /// The rank's compute stands still, from `start_s` until count(). Within another one it counts nothing: the outer one
   /// does. By the rank's own thread.
   class Standstill {

@@ -3,7 +3,7 @@
 namespace sixfold::comm {
 
 void StreamStalls::end(Moment since, void* stream, const WatchedOperation& operation) {
-  stalls_.push_back({std::move(since), clock_.now(stream), operation.row, table_.phase()});
+  stalls_.push_back({std::move(since), clock_.now(stream), operation, watch_.table().phase()});
 }
 
 void StreamStalls::collect() {
@@ -11,9 +11,7 @@ void StreamStalls::collect() {
     const Stall& stall = stalls_.front();
     const std::optional<double> seconds = clock_.seconds(*stall.from, *stall.to);
     if (!seconds) return;
-    CommRow& row = stall.row->of(stall.phase);
-    row.exposed_seconds += *seconds;
-    row.knows_waits = false;  // late ranks are not told from data on the way
+    watch_.expose_stream(stall.operation, stall.phase, *seconds);
     stalls_.pop_front();
   }
 }

@@ -15,25 +15,25 @@ namespace sixfold::comm {
 
 class StreamStalls {
  public:
-  /// `clock` and `table` outlive it.
-  StreamStalls(StreamClock& clock, CommTable& table) : clock_(clock), table_(table) {}
+  /// `clock` and `watch` outlive it.
+  StreamStalls(StreamClock& clock, OperationWatch& watch) : clock_(clock), watch_(watch) {}
 
   using Moment = std::unique_ptr<StreamClock::Moment>;
   Moment begin(void* stream) { return clock_.now(stream); }
   /// The stream was to follow `operation` since `since`, and does from here on.
   void end(Moment since, void* stream, const WatchedOperation& operation);
-  /// Under the rank's lock: adds those that streams have come to to the exposed time of their rows.
+  /// Under the rank's lock: tells the watch of those that streams have come to.
   void collect();
 
  private:
   struct Stall {
     Moment from, to;
-    PhasedRow* row;
+    WatchedOperation operation;
     CommPhase phase;
   };
 
   StreamClock& clock_;
-  CommTable& table_;
+  OperationWatch& watch_;
   std::deque<Stall> stalls_;  // in order of time
 };
 
