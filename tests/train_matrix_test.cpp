@@ -2,6 +2,7 @@
 // is refused in one message.
 
 #include <chrono>
+#include <filesystem>
 
 #include "runtime/core/device.h"
 #include "tests/train_gpt_fixture.h"
@@ -204,6 +205,7 @@ std::vector<Refusal> refusals(const std::string& folder) {
   std::ofstream(folder + "/short") << std::string(100, 'a');
   std::ofstream(folder + "/text") << std::string(10000, 'a');
   std::ofstream(folder + "/unknown_key") << "stepz = 3\n";
+  std::filesystem::create_hard_link(folder + "/text", folder + "/other_name");
   return {
       {"--no-such-flag", {"--no-such-flag", "--help"}},
       {"stray", {"stray"}},
@@ -252,6 +254,8 @@ std::vector<Refusal> refusals(const std::string& folder) {
       {"--dump /dev/null", {"--dump", "no regular file"}},
       {"--log " + folder + "/out --dump " + folder + "/out", {"--log and --dump", "one file"}},
       {"--data " + folder + "/text --log " + folder + "/text", {"--log", "text of --data"}},
+      {"--data " + folder + "/text --log " + folder + "/other_name", {"--log", "text of --data"}},
+      {"--data " + folder + " --log " + folder + "/text", {"--log", "a file of --data"}},
   };
 }
 

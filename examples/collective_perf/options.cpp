@@ -4,7 +4,7 @@
 #include <map>
 
 #include "examples/common/option_group.h"
-#include "examples/common/resources.h"
+#include "examples/common/outputs.h"
 #include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/comm/nccl/stream_queue.h"
 #include "runtime/core/device.h"
@@ -175,10 +175,8 @@ void check_values(const PerfOptions& o) {
   const double ranks_here = std::max(1, o.world.num_ranks);
   examples::check_memory("--max-bytes " + std::to_string(o.max_bytes),
                          2.0 * static_cast<double>(largest_bytes(o)) * ranks_here);
-  examples::check_writable("--json", o.json);
-  examples::check_writable("--tune", o.tune);
-  examples::check_writable("--comm-log", o.records.comm_log);
-  examples::check_writable("--trace", o.records.trace);
+  examples::check_outputs(
+      {{"--json", o.json}, {"--tune", o.tune}, {"--comm-log", o.records.comm_log}, {"--trace", o.records.trace}}, {});
   comm::check_world_options(o.world);
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "examples/common/resources.h"
+#include "examples/common/outputs.h"
 #include "runtime/comm/observe/profile_file.h"
 #include "runtime/comm/observe/record_files.h"
 #include "runtime/core/log.h"
@@ -58,14 +58,11 @@ void plan_given_list(ComparisonPlan& plan, int world_size) {
 }
 
 void check_outputs(const CompareOptions& options) {
-  examples::check_writable("--json", options.json);
-  examples::check_writable("--html", options.html);
+  examples::check_outputs({{"--json", options.json}, {"--html", options.html}},
+                          {{"--data", options.base.data}, {"--val-data", options.base.val_data}});
   // Files are written beside and renamed, which takes a folder that can be written to.
   if (!options.json.empty()) examples::check_writable("--json", options.json + ".part");
   if (!options.html.empty()) examples::check_writable("--html", options.html + ".part");
-  if (!options.json.empty() && options.json == options.html) {
-    throw ConfigError("--json and --html " + options.json + ": are one file");
-  }
 }
 
 std::string text_of(double ms) {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-#include "examples/common/resources.h"
+#include "examples/common/outputs.h"
 #include "runtime/comm/cuda/gpu_provider.h"
 #include "runtime/comm/nccl/stream_queue.h"
 #include "runtime/core/cores.h"
@@ -191,25 +191,6 @@ int count_ranks_on_host(const Options& options) {
   return std::max(environment.launcher_local_size.value_or(environment.launcher_world_size.value_or(1)), 1);
 }
 
-void check_outputs(const Options& options) {
-  namespace fs = std::filesystem;
-  const std::pair<std::string, std::string> outputs[] = {
-      {"--log", options.log}, {"--comm-log", options.comm_log}, {"--trace", options.trace}, {"--dump", options.dump}};
-  const auto same = [](const std::string& a, const std::string& b) {
-    return !a.empty() && !b.empty() && fs::weakly_canonical(a) == fs::weakly_canonical(b);
-  };
-  for (const auto& [flag, path] : outputs) {
-    examples::check_writable(flag, path);
-    for (const auto& [input, file] : {std::pair("--data", options.data), std::pair("--val-data", options.val_data)}) {
-      if (same(path, file)) throw ConfigError(flag + " " + path + ": is the text of " + input);
-    }
-    for (const auto& [other_flag, other] : outputs) {
-      if (flag != other_flag && same(path, other))
-        throw ConfigError(flag + " and " + other_flag + " " + path + ": are one file");
-    }
-  }
-}
-
 /// Device and dtype, and how groups run there.
 void choose_device(const Options& options, Plan& plan) {
   const DeviceChoice choice = parse_device_choice(options.device);
@@ -276,7 +257,9 @@ Plan make_plan(const Options& options, int num_ranks) {
     throw ConfigError("--threads " + std::to_string(plan.num_threads) + ": allowed values are 0 to " +
                       std::to_string(kMaxThreads));
   }
-  check_outputs(options);
+  examples::check_outputs(
+      {{"--log", options.log}, {"--comm-log", options.comm_log}, {"--trace", options.trace}, {"--dump", options.dump}},
+      {{"--data", options.data}, {"--val-data", options.val_data}});
   return plan;
 }
 

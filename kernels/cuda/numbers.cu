@@ -102,8 +102,10 @@ struct AddAndCarry {
   int64_t count;
   ExactSum* total;
   SIXFOLD_DEVICE void operator()(int64_t) const {
-    for (int64_t i = 0; i < count; ++i) total->add(sums[i]);
-    total->carry();
+    ExactSum sum = *total;
+    for (int64_t i = 0; i < count; ++i) sum.add(sums[i]);
+    sum.carry();
+    *total = sum;
   }
 };
 

@@ -215,6 +215,7 @@ double Trainer::evaluate(const FillRow& fill_row, int64_t num_rows) {
   double loss = sum_over_ranks(place, parts_.batch_group, loss_of_rank, "dp.eval");
   if (parts_.pp_group != nullptr) loss = sum_over_ranks(place, *parts_.pp_group, loss, "pp.loss");
   const double tokens = sum_over_ranks(place, parts_.batch_group, tokens_of_rank, "dp.eval");
+  parts_.world.count_stalls();
   return loss / std::max(tokens, 1.0);
 }
 

@@ -60,7 +60,7 @@ struct TrainerParts {
 
 struct StepResult {
   int64_t step = 0;      // counted from 1
-  double loss = 0;       // nats per valid token, mean over the global batch
+  double loss = 0;       // nats per valid token, mean over the global batch; NaN from a sum of 2^31 nats on, too
   double grad_norm = 0;  // before clipping
   float lr = 0;
   bool skipped = false;        // the norm was not finite: no parameter has changed, on any rank

@@ -131,11 +131,17 @@ void ProgressEngine::wait(WorkState& work) {
 
 void ProgressEngine::wait_and_join(WorkState& work) {
   void* const stream = work.waiting_stream();
-  const bool timed = stalls_ && stream != nullptr;
-  StreamStalls::Moment since = timed ? stalls_->begin(stream) : nullptr;
-  wait(work);
-  work.join();
-  if (timed) stalls_->end(std::move(since), stream, work.watched());
+  if (stream == nullptr) return wait(work);
+  try {
+    StreamStalls::Moment since = stalls_ ? stalls_->begin(stream) : nullptr;
+    wait(work);
+    work.join();
+    if (stalls_) stalls_->end(std::move(since), stream, work.watched());
+  } catch (...) {
+    const std::lock_guard guard(lock_);
+    abandon();
+    throw;
+  }
 }
 
 void ProgressEngine::count_stalls() {
