@@ -11,6 +11,7 @@
 #include "runtime/comm/host/progress.h"
 #include "runtime/core/cores.h"
 #include "tests/harness.h"
+#include "tests/sanitized.h"
 
 namespace sixfold::test {
 namespace {
@@ -230,6 +231,8 @@ TEST(ProgressThread, GroupsAndWorldsEndInAnyOrder) {
 // Children that end by returning or by an exception, and end groups on the way; threads that fork are inside of
 // nothing, but the progress thread may be anywhere.
 TEST(ProgressThread, IsNotInForkedChildren) {
+  // Known of both (llvm-project, pull requests 75290 and 96600).
+  if (kSanitized) GTEST_SKIP() << "sanitizers older than LLVM 19's forget their own locks in fork: a child may hang";
   run_ranks(
       2,
       [](comm::World& world) {
