@@ -1,7 +1,7 @@
 // The global norm of gradients as numbers that tests can look at.
 #pragma once
 
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 #include "tests/numbers.h"
 
 namespace sixfold::test {

@@ -3,7 +3,7 @@
 
 #include "runtime/parallel/mesh.h"
 #include "runtime/parallel/pipeline_schedule.h"
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 #include "tests/gradient_norm.h"
 #include "tests/refusal.h"
 #include "tests/toy_model.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "runtime/parallel/check_replicas.h"
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 #include "tests/gradient_norm.h"
 #include "tests/toy_model.h"
 

@@ -10,7 +10,7 @@
 #include "models/layers.h"
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/mesh.h"
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 #include "tests/gradient_norm.h"
 #include "tests/toy_model.h"
 #include "tests/tp_fixture.h"

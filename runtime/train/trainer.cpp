@@ -10,7 +10,7 @@
 #include "runtime/parallel/check_replicas.h"
 #include "runtime/parallel/stage_units.h"
 #include "runtime/parallel/tp_gradients.h"
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 #include "runtime/train/scalar_sum.h"
 
 namespace sixfold::train {

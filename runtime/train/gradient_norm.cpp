@@ -1,4 +1,4 @@
-#include "runtime/train/clip.h"
+#include "runtime/train/gradient_norm.h"
 
 #include "runtime/parallel/call_options.h"
 

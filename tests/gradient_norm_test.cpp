@@ -1,14 +1,14 @@
+#include "tests/gradient_norm.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "tests/gradient_norm.h"
-
 namespace sixfold::train {
 namespace {
 
-struct ClipTest : testing::Test {
+struct GradientNorm : testing::Test {
   parallel::UpdateSegment segment(const std::vector<float>& grads) {
     const auto count = static_cast<int64_t>(grads.size());
     parallel::UpdateSegment s;
@@ -28,21 +28,21 @@ struct ClipTest : testing::Test {
   kernels::Context context{memory};
 };
 
-TEST_F(ClipTest, NormIsOverAllSegments) {
+TEST_F(GradientNorm, NormIsOverAllSegments) {
   EXPECT_EQ(norm({{3}, {4}}), 5.0);
   EXPECT_EQ(norm({{3, 4}}), 5.0);
   EXPECT_EQ(norm({{1, -2}, {}, {2, 4, 4}, {-8}, {4, 6, 10}}), std::sqrt(257.0));
   EXPECT_EQ(norm({}), 0.0);
 }
 
-TEST_F(ClipTest, NormIsSummedInDouble) {
+TEST_F(GradientNorm, NormIsSummedInDouble) {
   // Squares of 1e30 do not fit an f32, and 1 + 2^-30 is 1 there.
   EXPECT_NEAR(norm({{1e30f, 1e30f}}) / (std::sqrt(2.0) * static_cast<double>(1e30f)), 1.0, 1e-12);
   EXPECT_NEAR(norm({{1}, {0x1p-15f}}), std::sqrt(1 + 0x1p-30), 1e-15);
   EXPECT_GT(norm({{1}, {0x1p-15f}}), 1.0);
 }
 
-TEST_F(ClipTest, NonFiniteGradientsAreSeen) {
+TEST_F(GradientNorm, NonFiniteGradientsAreSeen) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const float largest = std::numeric_limits<float>::max();
   for (const kernels::SquareSums how : test::kSquareSums) {
