@@ -101,6 +101,28 @@ TEST(StepFigures, TimeCountsWhereItLies) {
   EXPECT_EQ(first_counted_step(2), 1u);
 }
 
+// Where a stream stood still there is a sum without intervals, and late ranks are not known: not in that step.
+TEST(StepFigures, ExposedTimeOfStreamsHasNoLateRanks) {
+  comm::RankRecords records;
+  records.rows = {{"dp.grads", comm::Primitive::AllReduce, comm::Algorithm::Ring, "own", 2}};
+  for (int step : {1, 1, 2}) {
+    comm::LoggedOperation& op = records.operations.emplace_back();
+    op.step = step;
+    op.enqueued_s = op.started_s = step + 0.25;
+    op.ended_s = step + 0.5;
+    op.exposed_s = 0.125;
+  }
+  records.operations[0].exposed_wait_s = -1;
+  records.spans = {{1.0, 2.0, 1, 0, -1, comm::ComputeSpan::Kind::Forward},
+                   {2.0, 3.0, 2, 0, -1, comm::ComputeSpan::Kind::Forward}};
+  const RankFigures figures = figures_of(records, step_windows(records, {1.0, 1.0}));
+  ASSERT_EQ(figures.rows.size(), 1u);
+  EXPECT_NEAR(figures.rows[0].steps[0].exposed_ms, 250, 1e-9);
+  EXPECT_NEAR(figures.rows[0].steps[1].exposed_ms, 125, 1e-9);
+  EXPECT_LT(figures.rows[0].steps[0].late_ms, 0);
+  EXPECT_EQ(figures.rows[0].steps[1].late_ms, 0);
+}
+
 TEST(StepFigures, SumsOfAxesAreTakenInEachStep) {
   StrategyRecord record;
   record.mesh = {1, 2, 1, 2};

@@ -67,6 +67,12 @@ TEST(ExactSum, SquaresOfEveryMagnitudeInAnyOrderOnAnyRanks) {
   }
 }
 
+TEST(ExactSum, IsNaNOfWhatItCannotHold) {
+  for (double bad : {-1.0, -0x1p-298, 0x1p300, 0x1p1000}) EXPECT_TRUE(std::isnan(sum_of({1, bad, 2}))) << bad;
+  EXPECT_EQ(sum_of({-0.0, 2}), 2);
+  EXPECT_EQ(sum_of({0x1p256}), 0x1p256);
+}
+
 TEST(ExactSum, WhatIsNotFiniteStaysSoOnAllRanks) {
   for (double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_TRUE(std::isnan(sum_of({1, bad, 2})));

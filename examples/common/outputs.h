@@ -14,18 +14,23 @@ struct NamedPath {
   std::string flag, path;
 };
 
+// What cannot be looked at is not what the program can read or write: it says so elsewhere.
+
 /// Whether two paths lead to one file, by whatever links.
 inline bool is_same_file(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
-  std::error_code unreadable;  // then by name alone
-  return fs::weakly_canonical(a) == fs::weakly_canonical(b) || fs::equivalent(a, b, unreadable);
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path name = fs::weakly_canonical(a, error);
+  return !name.empty() && name == fs::weakly_canonical(b, error);
 }
 
 /// Whether `path` is a file in `folder` or below it.
 inline bool is_file_below(const std::string& path, const std::string& folder) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(folder) || !fs::exists(path)) return false;
-  const fs::path relative = fs::canonical(path).lexically_relative(fs::canonical(folder));
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || !fs::exists(path, error)) return false;
+  const fs::path relative = fs::canonical(path, error).lexically_relative(fs::canonical(folder, error));
   return !relative.empty() && *relative.begin() != "..";
 }
 

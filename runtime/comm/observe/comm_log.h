@@ -7,7 +7,8 @@
 // until the last of the ranks that it needs had entered it, so a rank that is late makes the others wait and leaves
 // their transfer, the rest, as it was. *Exposed* is the time in which this rank's compute stood still: its thread was
 // inside the communication layer, in a call that issues, polls or waits. Each moment counts once, whatever is under
-// way, for the operation that the call is about.
+// way, for the operation that the call is about. Where the stream of a GPU follows the operation, it is the time in
+// which that stood still (stream_stalls.h): a sum, without intervals.
 //
 // So exposed time is not a part of start to end. It begins before the start where a call issues, or waits for, an
 // operation that is queued: then it has in it what those in front take, and its exposed_wait the ranks late for those,
