@@ -77,7 +77,7 @@ class Run {
     if (prints()) print_start();
     if (wants_gemm_rate()) measure_gemm();
     if (plan_.records.any()) clock_offset_ = comm::measure_clock_offset(world_);
-    world_.count_stalls();  // those of what was before
+    world_.count_stalls();        // those of what was before
     world_.comm_table().reset();  // the table does not tell how ranks met, and neither does the log
     if (world_.comm_log() != nullptr) world_.comm_log()->clear();
     strategy_.load_values(

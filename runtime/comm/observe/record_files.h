@@ -5,9 +5,9 @@
 //    "sent_inter_bytes","enqueue_s","start_s","end_s","wait_ms","exposed_ms","exposed_wait_ms",
 //    "exposed":[[start_s,end_s],..],"peer","lane","sequence"}
 // Terms are those of comm_log.h; peer is a rank of the World; step is 0 outside of steps: at start-up, in validation.
-// null: not known (what MPI and NCCL send and wait for; on a GPU, exposed_wait_ms), or not had (an algorithm, by messages, MPI and NCCL; peer and
-// lane, by collectives; an end, by what was under way when the log was gathered). Where a rank's memory for records was
-// full, a last line {"rank","dropped"} says how many are missing.
+// null: not known (what MPI and NCCL send and wait for; on a GPU, exposed_wait_ms), or not had (an algorithm, by
+// messages, MPI and NCCL; peer and lane, by collectives; an end, by what was under way when the log was gathered).
+// Where a rank's memory for records was full, a last line {"rank","dropped"} says how many are missing.
 //
 // --trace: Chrome's Trace Event Format as a JSON object, which Perfetto and chrome://tracing open. A process is a rank;
 // its threads are tracks: "compute" (forward, backward, optimizer), "standing still" (exposed intervals) and one or
